@@ -6,7 +6,6 @@ use analyze::sweep;
 use record::Criteria;
 use std::time::Duration;
 
-/// Formats a value as the user would type it.
 trait AsTyped {
     fn as_typed(&self) -> String;
 }
@@ -59,8 +58,8 @@ pub fn typed(time: &Duration) -> String {
 }
 
 macro_rules! defaults {
-    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr;)+) => {
-        $($(#[doc = $doc])+ pub const $name: $type = $value;)+
+    ($($(#[doc = $doc:literal])* $name:ident: $type:ty = $value:expr;)+) => {
+        $($(#[doc = $doc])* pub const $name: $type = $value;)+
 
         fn constants() -> Vec<(&'static str, String)> {
             vec![$((stringify!($name), $name.as_typed())),+]
@@ -89,40 +88,31 @@ defaults! {
     WARMUP: Duration = seconds(1);
     /// Duration of a point of `find`.
     POINT_DURATION: Duration = seconds(1);
-    /// Timeout of a response.
     TIMEOUT: Duration = seconds(10);
-    /// Timeout of a connection attempt.
     CONNECT_TIMEOUT: Duration = seconds(5);
     /// Timeout of a connection attempt on an axis of rates (Banga and Druschel 1997).
     OVERLOAD_CONNECT_TIMEOUT: Duration = milliseconds(500);
-    /// Seed of random choices.
     SEED: u64 = 1;
-    /// Timeout for a server to listen.
     SERVER_TIMEOUT: Duration = seconds(10);
     /// Share of the server's CPU time that watching may cost.
     OVERHEAD: Share = Share(0.01);
-    /// Share of requests for dynamic documents.
     DYNAMIC_SHARE: Share = Share(0.3);
     /// Upper bounds of the document classes of `workload`.
     CLASSES: &str = "64KiB,1MiB";
     /// Bounds of the response classes of `observe`.
     RESPONSE_CLASSES: &str = "10KiB,50KiB,640KiB";
-    /// Format of a log.
     TRACE_FORMAT: &str = "auto";
     /// A longer gap in the log ends a connection.
     SESSION_GAP: Duration = seconds(15);
     /// Share of the bandwidth asked for that a connection must get, as in SPECweb99: 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
-    /// Requests in flight on a connection.
     IN_FLIGHT: u64 = 1;
-    /// Keys of Redis and memcached.
     KEYS: u64 = 10_000;
     /// Length of the values of Redis and memcached.
     VALUE_SIZE: Bytes = Bytes(100);
     /// Share of requests to Redis and memcached that read.
     READ_SHARE: Share = Share(0.9);
-    /// Keys in each get of memcached.
     KEYS_PER_GET: u64 = 1;
     /// End of a response over TCP.
     EXPECT: &str = "line";
@@ -133,7 +123,6 @@ defaults! {
     MAX_CONNECTIONS: u64 = 4096;
     /// Connections of `find`'s open loop.
     OPEN_CONNECTIONS: u64 = 1024;
-    /// Duration of `find`.
     BUDGET: Duration = seconds(90);
     /// Time limit of `find --until-sure`.
     UNTIL_SURE_BUDGET: Duration = seconds(1800);
@@ -141,7 +130,6 @@ defaults! {
     BESIDE_BUDGET: Duration = seconds(240);
     /// Time that the command of `find --beside` gets to start or end.
     SETTLE: Duration = seconds(2);
-    /// Repeats of a point.
     REPEATS: u64 = 5;
     /// Minimum rounds of a comparison; a budget of two minutes or more allows twice as many.
     ROUNDS: u64 = 6;
@@ -149,9 +137,7 @@ defaults! {
     OVERLOAD: u64 = 3;
     /// Places that the axis slow-down delays.
     PLACES: &str = "receive,send,wake-up,request";
-    /// Share of the connections that must conform.
     CONFORMING_SHARE: Share = Share(1.0);
-    /// Regression threshold.
     THRESHOLD: Share = Share(analyze::compare::THRESHOLD_RATIO);
 
     /// Time between readings of `watch`.
@@ -159,13 +145,11 @@ defaults! {
     /// Time between the readings of `watch` from the machine's counters.
     SYSTEM_INTERVAL: Duration = observe::watch::intervals::DEFAULT;
 
-    /// Window of `profile`.
     PROFILE_DURATION: Duration = seconds(10);
     /// Duration of a point of `profile --axis`.
     PROFILE_POINT: Duration = seconds(4);
     /// Duration of all bursts of exact accounting.
     EXACT_DURATION: Duration = seconds(1);
-    /// Samples per second.
     FREQUENCY: u64 = 997;
     /// Duration of `profile --axis`: enough for five values.
     PROFILE_BUDGET: Duration = seconds(175);

@@ -129,7 +129,6 @@ fn misplaced(error: &clap::Error) -> Option<String> {
     Some(format!("'{typed}' is one word too many; a command stands after --: straingauge {line}"))
 }
 
-/// The error about a first word that is neither a command nor an installed tool.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue};
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return None };

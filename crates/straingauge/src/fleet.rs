@@ -1,5 +1,3 @@
-//! Starts the workers that send a load instead of this process.
-
 use crate::ask;
 use crate::cli::{FleetOptions, LoadOptions, RayOptions};
 use crate::defaults;
@@ -12,7 +10,6 @@ use record::{LoadPlan, machine};
 use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
 
-/// Whether the options name workers.
 pub fn is_asked_for(clients: &FleetOptions) -> bool {
     clients.ray.is_some() || !clients.client.is_empty()
 }

@@ -1,5 +1,3 @@
-//! Reads files that are named on the command line or in a scenario.
-
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result};
 use std::path::Path;

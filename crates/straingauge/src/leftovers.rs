@@ -21,7 +21,6 @@ pub fn find(scene: &Scene) -> Found {
     found
 }
 
-/// Result of removing leftovers.
 #[derive(Debug, Default)]
 pub struct Removal {
     pub removed: Vec<Leftover>,

@@ -18,11 +18,8 @@ use remote::{Fleet, leave_out_uncounted};
 
 const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Runs points: sends the load with its companions.
 pub struct Runner {
-    /// Workers on other machines, which send the load instead of this process's engine.
     fleet: Option<Box<Fleet>>,
-    /// The rate series or log for the points.
     supplied: Supplied,
     /// Live traffic, in place of a load.
     pub live: Option<Box<Shift>>,
@@ -32,7 +29,6 @@ pub struct Runner {
     yardstick_cpu: Option<usize>,
     /// A process in the server's network namespace, if that is a separate one.
     server_pid: Option<u32>,
-    /// Whether server and client have separate CPUs.
     pub is_apart: bool,
 }
 

@@ -1,5 +1,3 @@
-//! A measured point before it is stored.
-
 use anyhow::Result;
 use load::LoadResult;
 use record::profile::Stacks;
@@ -17,7 +15,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Writes the point to a run directory.
     pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
         let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
         let latencies = self.result.latencies().into_iter().chain(beside).collect();

@@ -17,12 +17,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written(path, write_whole(path, bytes))
 }
 
-/// The output files of a command's options.
 #[derive(Debug, Default)]
 pub struct Named<'a>(Vec<(&'static str, &'a Path)>);
 
 impl<'a> Named<'a> {
-    /// Adds a file, if the option was given.
     pub fn and(mut self, option: &'static str, file: Option<&'a Path>) -> Self {
         self.0.extend(file.map(|file| (option, file)));
         self

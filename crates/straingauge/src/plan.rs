@@ -98,14 +98,12 @@ impl RunOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadKind {
-    /// One load point.
     Single,
     /// Points of a sweep: pace and window change from point to point.
     Sweep,
 }
 
 impl LoadKind {
-    /// Whether pace and window change from point to point.
     pub fn is_sweep(self) -> bool {
         self == LoadKind::Sweep
     }
@@ -134,7 +132,6 @@ pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     Ok(RunOptions { target: Target::parse(url)?, options, output: args.output })
 }
 
-/// The path that the options ask for, if any.
 pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     if !options.is_set() {
         return Ok(None);
@@ -289,7 +286,6 @@ pub fn allowed(list: &str, option: &str) -> Result<Vec<usize>> {
     }
 }
 
-/// Checks that a count is at least 1.
 pub fn positive(option: &str, count: Option<Count>, default: u64) -> Result<u64> {
     match count {
         Some(Count(0)) => Err(wrong_usage(format!("{option} 0 would do nothing: give at least 1"))),

@@ -1,5 +1,3 @@
-//! Starts and ends other programs: explains why one cannot be started, and ends it with its children.
-
 use anyhow::anyhow;
 use record::owner::start_ticks;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};

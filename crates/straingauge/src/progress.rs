@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
 
-/// The destination of progress lines.
 #[derive(Debug)]
 pub struct Progress {
     is_quiet: bool,
@@ -12,7 +11,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress output for this invocation.
     pub fn new(is_quiet: bool) -> Self {
         Progress { is_quiet, is_terminal: stderr().is_terminal(), has_open_line: false }
     }
@@ -42,7 +40,6 @@ impl Progress {
         self.has_open_line = true;
     }
 
-    /// Removes the replaceable line.
     pub fn clear(&mut self) {
         if self.has_open_line {
             let _ = write!(stderr(), "\r\x1b[K");

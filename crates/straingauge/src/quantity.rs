@@ -109,13 +109,11 @@ quantity! {
     Time(Duration) = units::parse_duration
 }
 
-/// Parses bytes with or without `/s`.
 fn parse_bytes_per_sec(text: &str) -> Result<u64, units::UnitError> {
     let trimmed = text.trim();
     units::parse_bytes(trimmed.strip_suffix("/s").unwrap_or(trimmed))
 }
 
-/// Parses bits per second with or without `bit`, `bit/s` or `bps`.
 fn parse_bits(text: &str) -> Result<f64, units::UnitError> {
     let trimmed = text.trim();
     let number = ["bit/s", "bps", "bit"].iter().find_map(|unit| trimmed.strip_suffix(unit)).unwrap_or(trimmed);

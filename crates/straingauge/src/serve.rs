@@ -21,7 +21,6 @@ const MAX_HEAD_BYTES: usize = 8 << 10;
 pub const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of comments to followers without news, to notice lost connections.
 const BEAT: Duration = Duration::from_secs(15);
-/// Maximum wait for followers at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub struct Request<'a> {
@@ -33,15 +32,12 @@ pub struct Request<'a> {
     pub accept: String,
 }
 
-/// A response, as bytes of head and body.
 pub enum Answer {
-    /// A complete response.
     Whole(Vec<u8>),
     /// The begin of a stream; [`Site::news`] supplies the rest.
     Stream(Vec<u8>),
 }
 
-/// The contents of a server.
 pub trait Site: Send + Sync + 'static {
     /// The response. Must be quick, because all connections wait for it.
     fn answer(&self, request: &Request<'_>) -> Answer;
@@ -89,7 +85,6 @@ impl Server {
         self.address
     }
 
-    /// Starts answering.
     pub fn serve(&mut self, name: &str, site: Arc<impl Site>) -> Result<()> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let (waker, woken) = UnixStream::pair()?;
@@ -146,7 +141,7 @@ impl Client {
         self.written == self.out.len()
     }
 
-    /// Reads or writes as much as possible without waiting. Returns whether there is more to do.
+    /// Returns whether there is more to do.
     fn step(&mut self, site: &impl Site) -> std::io::Result<bool> {
         let mut chunk = [0; 1024];
         while self.state == State::Asking {

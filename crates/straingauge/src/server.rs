@@ -29,20 +29,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use wan::{NamespacePair, PairPlan, PathMeter, ServerCgroup, WanError};
 
-/// What the run is doing when a signal interrupts it.
 const STARTING: &str = "the server was starting";
 
 /// Timeout for connecting to a server that listens, in addition to the path's.
 const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Possible reasons why a server does not listen.
 const SILENCE_HINT: &str =
     "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
 
 /// Begin of the error if isolation is required and not possible.
 pub const ALWAYS: &str = "--isolate always is not possible";
 
-/// The server to start and its place.
 pub struct ServerPlan<'a> {
     pub argv: &'a [String],
     pub port: u16,
@@ -50,7 +47,6 @@ pub struct ServerPlan<'a> {
     pub asked: Option<IpAddr>,
     pub server_cpus: Vec<usize>,
     pub client_cpus: Vec<usize>,
-    /// Run client and server in separate namespaces.
     pub is_isolated: bool,
     /// Fail if no control group can be made.
     pub needs_group: bool,
@@ -64,9 +60,7 @@ pub struct Server {
     life: Life,
     output: Output,
     pair: Option<NamespacePair>,
-    /// The control group of the server's processes, if there are no namespaces and one can be made.
     group: Option<ServerCgroup>,
-    /// Cleans up if this process is killed.
     guardian: Option<Guardian>,
     cpus: Vec<usize>,
     /// The address for the engine's connections.
@@ -215,7 +209,6 @@ impl Server {
         self.life.clone()
     }
 
-    /// The emulated path between client and server, if there is one.
     pub fn path_plan(&self) -> Option<PathPlan> {
         self.path_meter().map(|meter| meter.plan())
     }
@@ -224,7 +217,6 @@ impl Server {
         if self.has_path { self.pair.as_ref().and_then(NamespacePair::path_meter) } else { None }
     }
 
-    /// Whether client and server have separate namespaces.
     pub fn is_isolated(&self) -> bool {
         self.pair.is_some()
     }

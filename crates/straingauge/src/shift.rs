@@ -20,7 +20,6 @@ use record::{
 use share::Share;
 use std::collections::VecDeque;
 
-/// Interval of the guards.
 const TICK_NS: u64 = 250_000_000;
 /// The guards judge the last two seconds, once there is one.
 const RECENT_NS: u64 = 2_000_000_000;
@@ -38,7 +37,6 @@ const TELLING_PART: u64 = 10;
 /// A server whose mean response time grew by more may be full, so that a larger share brings no more answers.
 const SLOWER: f64 = 1.5;
 
-/// Live traffic, and the command that moves it.
 pub struct Shift {
     traffic: LiveTraffic,
     share: Share,
@@ -67,7 +65,6 @@ impl Shift {
         Ok(shift)
     }
 
-    /// Moves this share of the traffic to the server.
     pub fn turn_to(&mut self, share: f64) -> Result<()> {
         if self.share.now() == share { Ok(()) } else { self.share.set(share) }
     }
@@ -238,7 +235,6 @@ fn per_sec(seen: &LiveSeen) -> f64 {
     seen.answered as f64 * 1e9 / seen.span_ns as f64
 }
 
-/// The traffic in the form of a load's result.
 fn result(seen: &LiveSeen) -> LoadResult {
     // The number in flight varies by itself; a queue that grows is more than that.
     let is_telling = seen.in_flight_change.unsigned_abs() > seen.answered / TELLING_PART;

@@ -41,7 +41,6 @@ pub fn survive_full_files() -> Result<()> {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Installs the handlers.
     pub fn on_signals() -> Result<Self> {
         let (stop, signals) = (Stop::default(), Arc::new(AtomicU32::new(0)));
         for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
@@ -75,7 +74,6 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag that the engine checks.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }

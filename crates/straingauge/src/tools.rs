@@ -23,7 +23,6 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_lowercase()) && word.bytes().all(is_letter)
 }
 
-/// The tool's program, if it is installed.
 pub fn find(name: &str) -> Option<PathBuf> {
     let program = is_name(name).then(|| format!("{PREFIX}{name}"))?;
     folders().into_iter().map(|folder| folder.join(&program)).find(|file| is_executable(file))

@@ -168,7 +168,6 @@ fn shown(url: &str) -> PlainText {
     shorten(&without_password(url).unwrap_or_else(|| url.to_string()))
 }
 
-/// Decodes `%40` and the like in a part of a URL.
 fn decoded(text: &str) -> Result<String> {
     let wrong = || wrong_usage("user and password in the URL are not text: write each % in them as %25");
     let mut out = Vec::new();

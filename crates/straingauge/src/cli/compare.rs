@@ -1,5 +1,3 @@
-//! `straingauge compare`.
-
 use super::summary::SummaryOptions;
 use crate::quantity::Share;
 use clap::Args;

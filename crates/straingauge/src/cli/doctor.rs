@@ -1,5 +1,3 @@
-//! `straingauge doctor`.
-
 use clap::Args;
 use std::path::PathBuf;
 

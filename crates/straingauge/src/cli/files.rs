@@ -1,5 +1,3 @@
-//! `straingauge files`.
-
 use crate::quantity::Bytes;
 use clap::Args;
 use std::path::PathBuf;

@@ -2,9 +2,7 @@
 
 use clap::Command;
 
-/// The parts of a command's help other than its options.
 pub struct Help {
-    /// The command's name.
     pub name: &'static str,
     /// The options that `-h` shows, in this order.
     pub short: &'static str,

@@ -1,5 +1,3 @@
-//! `straingauge predict`.
-
 use crate::quantity::{Count, Time, read_as_typed};
 use analyze::predict::what_if::check;
 use clap::Args;

@@ -1,5 +1,3 @@
-//! `straingauge profile`.
-
 use super::axis::{AxisWord, OF_THE_STACK};
 use super::export::{Export, ExportWord};
 use crate::quantity::{Count, Rate, Time};

@@ -1,5 +1,3 @@
-//! `straingauge report`.
-
 use super::export::{Export, ExportWord};
 use clap::Args;
 use std::path::PathBuf;

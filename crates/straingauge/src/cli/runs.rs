@@ -1,5 +1,3 @@
-//! `straingauge runs`.
-
 use clap::Args;
 use std::path::PathBuf;
 

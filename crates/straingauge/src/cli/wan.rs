@@ -1,5 +1,3 @@
-//! `straingauge wan`.
-
 use super::path::{PATH_HEADING, PathOptions, PathWord};
 use crate::quantity::Time;
 use clap::Args;

@@ -1,5 +1,3 @@
-//! `straingauge watch`.
-
 use super::MetricsOptions;
 use super::watching::{OF_A_WATCH, WatchWord};
 use crate::quantity::{Count, Share, Time};

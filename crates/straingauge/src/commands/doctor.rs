@@ -32,7 +32,6 @@ pub struct Left {
     not_seen: Vec<String>,
 }
 
-/// Shows leftovers of killed runs, and removes them with `--clean`.
 fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     let folders = if args.runs.is_empty() { vec![crate::defaults::RUNS.into()] } else { args.runs.clone() };
     if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {

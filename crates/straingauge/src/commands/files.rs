@@ -46,7 +46,6 @@ fn open(log: &Path, args: &FilesArgs) -> Result<TraceReader> {
     Ok(TraceReader::open(log, &format(args.trace_format.as_deref(), "--trace-format")?)?)
 }
 
-/// The documents of the log itself.
 fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>) -> Result<Tree> {
     let mut reader = open(log, args)?;
     let tree = Tree::of_trace(&mut reader, limits)?;
@@ -90,7 +89,6 @@ fn fitted(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>
     Ok(Tree::of_mix(&mix, limits)?)
 }
 
-/// Notes the problems of the log.
 fn note_lines(reader: &TraceReader, notes: &mut Vec<String>) {
     let counts = reader.counts();
     notes.push(format!("{}: {} format, {counts}", reader.name(), reader.format()));

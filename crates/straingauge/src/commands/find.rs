@@ -169,7 +169,6 @@ pub(super) enum Purpose {
     },
 }
 
-/// Measures all points into a run directory and prints the verdict.
 pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_mut().filter(|axis| axis.axis == Axis::Cpus) {
         plan.cpus = Some(axis::cpu_set(&drive, axis)?);

@@ -1,5 +1,3 @@
-//! `straingauge fleet`: runs `find` and `load` with workers on the nodes of a Ray cluster.
-
 use crate::cli::{FleetArgs, FleetCommand};
 use crate::failure::{refuse_if, wrong_usage};
 use anyhow::Result;

@@ -1,5 +1,3 @@
-//! `straingauge load`: one load point.
-
 use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, print_json, wrong_usage};
@@ -87,7 +85,6 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Writes the run directory.
 fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>, session: &mut Session) -> Result<()> {
     // With a watcher, the watcher reports these facts.
     writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
@@ -104,7 +101,6 @@ fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>,
     Ok(())
 }
 
-/// Serves a driver on another machine (`--client`).
 fn serve(args: LoadArgs) -> Result<ExitCode> {
     let load = args.drive.options.load;
     let cpus = load.cpus.map(|list| plan::allowed(&list, "--cpus")).transpose()?;
@@ -118,7 +114,6 @@ fn serve(args: LoadArgs) -> Result<ExitCode> {
     Ok(remote::serve_load(&options, &mut Received::default()))
 }
 
-/// Prints the point: JSON, all figures, or a summary.
 fn show(
     measured: &Measured,
     checks: &[(&Limit, Check)],
@@ -155,7 +150,7 @@ fn show(
     session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
 }
 
-/// Why the load ended early, other than by a signal; a sentence.
+/// A sentence.
 fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     let Measured { point, result, .. } = measured;
     // A client that was lost after its result does not matter.
@@ -247,7 +242,6 @@ pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'st
     texts.iter().map(parsed).collect()
 }
 
-/// Whether one load has this figure; some figures need a search.
 fn is_of_a_load(limit: &Limit) -> Result<(), &'static str> {
     if limit.figure().starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }

@@ -1,5 +1,3 @@
-//! The commands, one file per command.
-
 mod compare;
 mod doctor;
 mod export;

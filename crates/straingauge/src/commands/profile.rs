@@ -137,7 +137,6 @@ fn exactly(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<Exit
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// Compares two files of folded stacks and shows what grew.
 fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
     output::Named::default().and("--flame", args.flame.as_deref()).check(args.json)?;
     let (old, new) = (read_folded(before)?, read_folded(after)?);

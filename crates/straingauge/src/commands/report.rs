@@ -90,19 +90,16 @@ pub struct ComparedRuns {
 }
 
 impl ComparedRuns {
-    /// Compares side B with side A.
     pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> ComparedRuns {
         let compared = analyze::compare::interleaved(a, b, threshold_ratio);
         let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
         ComparedRuns { compared, price }
     }
 
-    /// The overall result, or why there is none.
     pub fn conclusion(self) -> Result<Conclusion, Refused> {
         Ok(self.compared?.conclusion)
     }
 
-    /// The comparison for JSON.
     pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
         let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
         let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
@@ -130,7 +127,6 @@ impl ComparedRuns {
         }
     }
 
-    /// Results of the comparison, one per figure.
     pub fn checks(&self) -> Vec<Case> {
         let names = if self.price.is_some() { ["without", "with"] } else { ["A", "B"] };
         report::check::comparison(self.compared.as_ref(), names)

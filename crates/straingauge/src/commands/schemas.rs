@@ -6,7 +6,6 @@ use anyhow::Result;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-/// Name, description and schema.
 type Described = (&'static str, &'static str, fn() -> Schema);
 
 const SCHEMAS: &[Described] = &[

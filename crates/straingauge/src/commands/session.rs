@@ -315,7 +315,6 @@ impl Session {
         }
     }
 
-    /// How a server that a watcher started has ended, and its output.
     fn server_elsewhere(&self) -> Option<(Option<String>, Vec<u8>)> {
         let watcher = self.server_command.as_ref().and_then(|_| self.runner.companions.watcher())?;
         let said = watcher.borrow_mut().server();

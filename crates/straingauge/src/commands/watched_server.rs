@@ -59,7 +59,6 @@ struct Here {
     port: u16,
     netns_pid: Option<u32>,
     pid: Option<u32>,
-    /// The command of `find --beside`.
     agent: Option<Agent>,
 }
 

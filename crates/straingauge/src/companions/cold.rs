@@ -1,5 +1,3 @@
-//! Cold connections held during the loads.
-
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use anyhow::Result;
@@ -8,10 +6,8 @@ use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
 use std::time::Duration;
 
-/// The cold connections of a run.
 pub struct HeldCold {
     pool: ColdPool,
-    /// Counts when the current window began.
     before: ColdCounts,
 }
 

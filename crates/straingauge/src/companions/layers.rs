@@ -12,7 +12,6 @@ pub struct LayerSampler {
 }
 
 impl LayerSampler {
-    /// Wraps an attached sampler.
     pub fn with(sampler: PointSampler) -> LayerSampler {
         LayerSampler { sampler, is_on: false }
     }

@@ -28,15 +28,12 @@ use std::rc::Rc;
 /// A watcher that several companions share; each borrows it only during its own calls.
 pub type SharedWatcher = Rc<RefCell<Watcher>>;
 
-/// A load that is about to begin.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     pub plan: &'a LoadPlan,
-    /// Purpose of the point.
     pub sweep: Sweep,
 }
 
-/// The parameters for moving a companion to a value of an axis.
 pub struct Holding<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,
@@ -69,7 +66,6 @@ pub trait Companion {
         None
     }
 
-    /// Reports that these processes run with the server on purpose.
     fn beside(&mut self, _pids: &[u32]) {}
 
     fn watcher(&self) -> Option<SharedWatcher> {
@@ -98,7 +94,6 @@ pub trait Companion {
     }
 }
 
-/// All companions of a run's loads.
 #[derive(Default)]
 pub struct Companions(Vec<Box<dyn Companion>>);
 
@@ -113,7 +108,7 @@ impl Companions {
         self.0.insert(0, Box::new(companion));
     }
 
-    /// Moves the companion that owns this axis to a value; false if no companion does.
+    /// False if no companion owns this axis.
     pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
         for companion in &mut self.0 {
             if companion.hold(place, with)? {
@@ -128,12 +123,10 @@ impl Companions {
         self.0.iter_mut().find_map(|companion| companion.sample_layers())
     }
 
-    /// Tells all companions which processes run with the server on purpose.
     pub fn beside(&mut self, pids: &[u32]) {
         self.0.iter_mut().for_each(|companion| companion.beside(pids));
     }
 
-    /// The watcher of a server on another machine.
     pub fn watcher(&self) -> Option<SharedWatcher> {
         self.0.iter().find_map(|companion| companion.watcher())
     }
@@ -163,7 +156,6 @@ impl Companions {
     }
 }
 
-/// Passes the begin and end of the window to the companions.
 struct Edges<'a> {
     companions: &'a mut [Box<dyn Companion>],
     load: &'a Load<'a>,
@@ -261,7 +253,6 @@ mod tests {
         address
     }
 
-    /// Runs one load with two companions; returns their calls and the result.
     fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<Measured>) {
         let calls = Rc::new(RefCell::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,12 +1,9 @@
-//! Counts packets that cross the emulated path in a window.
-
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use anyhow::Result;
 use record::{Axis, AxisPlace};
 use wan::{PathMeter, PathTally};
 
-/// The path between client and server.
 pub struct MeteredPath {
     meter: PathMeter,
     crossed: Option<PathTally>,

@@ -15,28 +15,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Interval for checking whether a daemon listens.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// Why a point has no window.
 const NO_WINDOW: &str = "the window never began";
 
 pub enum ServerWatch {
-    /// The server is on this machine.
     Here(Here),
-    /// A watcher on the server's machine watches it.
     Elsewhere(Elsewhere),
     /// The server cannot be watched; every point gets this doubt.
     Not(Doubt),
 }
 
-/// The observer of this machine.
 pub struct Here {
     observer: Box<Observer>,
     /// The completed window of the current load, or why there is none.
     window: Option<Result<Box<Window>, String>>,
 }
 
-/// A watcher on the server's machine.
 pub struct Elsewhere {
     watcher: SharedWatcher,
     counts_requests: bool,
@@ -63,7 +58,6 @@ impl ServerWatch {
 /// The server that straingauge started. When it ends, the load ends, too.
 pub struct StartedServer {
     life: Life,
-    /// Next check whether a daemon listens.
     next_look: Instant,
 }
 
@@ -100,7 +94,6 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
 }
 
 impl Elsewhere {
-    /// Starts counting requests; see [`Watcher::watch_requests`].
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         let why_not = self.watcher.borrow_mut().watch_requests(how)?;
         self.counts_requests = true;

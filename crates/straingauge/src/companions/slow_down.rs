@@ -1,5 +1,3 @@
-//! Slows down a place of the server's code while points are measured.
-
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use anyhow::{Context, Result};
@@ -9,7 +7,6 @@ use rustix::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The BPF programs at the server's places, and the added delays of the window.
 pub struct SlowedServer {
     slow: SlowDown,
     at: Option<SlowPlace>,

@@ -1,5 +1,3 @@
-//! Keeps TIME_WAIT sockets on the server's side while points are measured.
-
 use super::server::is_here;
 use super::{Companion, Holding, Load, SharedWatcher};
 use crate::measured::Measured;
@@ -16,7 +14,6 @@ const OUTLIVED: Duration = Duration::from_secs(70);
 /// The number of sockets may differ from the target by this share.
 const NEAR: f64 = 0.98;
 
-/// Makes, counts and ends the sockets.
 pub struct TimeWait {
     maker: TimeWaitMaker,
     sockets: Sockets,
@@ -46,7 +43,7 @@ impl Sockets {
         }
     }
 
-    /// Ends all sockets; returns false if that was not possible.
+    /// Returns false if that was not possible.
     fn end_all(&mut self) -> bool {
         match self {
             Sockets::Here(sockets) => sockets.end_all().is_ok(),
@@ -75,7 +72,6 @@ impl TimeWait {
         Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets: Sockets::Here(sockets), seen: None })
     }
 
-    /// Changes the number of sockets to about `wanted`.
     fn resize(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if wanted > self.maker.capacity() {
             anyhow::bail!(
@@ -99,7 +95,6 @@ impl TimeWait {
         Ok(())
     }
 
-    /// Ends the sockets, or waits until they expire.
     fn end(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if self.sockets.end_all() {
             return Ok(());

@@ -8,7 +8,6 @@ use report::metrics::text::{Format, page};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// Maximum simultaneous connections.
 const MOST_CLIENTS: usize = 64;
 
 #[derive(Default)]
@@ -46,7 +45,6 @@ impl Exporter {
         self.server.serve("metrics", Arc::clone(&self.newest))
     }
 
-    /// Replaces the served metrics.
     pub fn publish(&self, metrics: Arc<Metrics>) {
         *lock(&self.newest.0) = metrics;
     }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout of a request, and so of the wait at the end of a command.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +47,6 @@ impl Otlp {
         Ok(Otlp { url: format!("http://{authority}{path}"), desk: Shared::default(), thread: None })
     }
 
-    /// Starts sending.
     pub fn serve(&mut self) -> Result<()> {
         let (url, desk) = (self.url.clone(), Arc::clone(&self.desk));
         let thread = std::thread::Builder::new().name("otlp".into()).spawn(move || send_all(&url, &desk));
@@ -56,7 +54,6 @@ impl Otlp {
         Ok(())
     }
 
-    /// Replaces the metrics to send next.
     pub fn publish(&self, metrics: Arc<Metrics>) {
         lock(&self.desk.0).newest = Some(metrics);
         self.desk.1.notify_one();

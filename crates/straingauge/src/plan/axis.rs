@@ -1,5 +1,3 @@
-//! The axis of `find`: its values and their unit.
-
 use crate::cli::{FindOptions, LoadOptions};
 use crate::defaults;
 use crate::failure::{refuse_if, refuse_typed, wrong_usage};
@@ -12,7 +10,6 @@ const MAX_VALUES: usize = 64;
 /// Larger than any machine allows; this machine's limits are checked later.
 const MOST: f64 = 1e7;
 
-/// The axis on the command line, if any.
 pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
     let Some(word) = options.axis else {
         let typed = [
@@ -93,7 +90,6 @@ pub fn refuse_what_is_varied(axis: Axis, held: &[(bool, &str)]) -> Result<()> {
     })
 }
 
-/// Parses a multiple like `3x`.
 fn overload(text: &str) -> Result<f64> {
     match text.trim().trim_end_matches(['x', 'X']).parse::<f64>() {
         Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),

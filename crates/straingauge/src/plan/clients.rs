@@ -1,5 +1,3 @@
-//! Makes the plan for the kind of clients.
-
 use crate::cli::{ClientOptions, LoadOptions, TlsWord};
 use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::input::read_file;
@@ -7,7 +5,6 @@ use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, FixedBandwidth, TlsPlan};
 
-/// Limit for a list of authorities, which usually has some hundred kB.
 const MAX_CA_BYTES: u64 = 8 << 20;
 
 pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {

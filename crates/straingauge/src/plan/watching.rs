@@ -1,5 +1,3 @@
-//! The plan for watching requests on the server's side: `--detail`, `--overhead`, `--response-classes`, `--pack`.
-
 use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::{refuse_if, wrong_usage};
 use crate::quantity::Share;

@@ -30,7 +30,6 @@ impl Distance {
         }
     }
 
-    /// Whether client and server have separate network stacks.
     pub fn is_isolated(self) -> bool {
         matches!(self, Distance::Machine | Distance::Network)
     }
@@ -40,7 +39,6 @@ impl Distance {
         matches!(self, Distance::Network | Distance::None)
     }
 
-    /// Describes the path between client and server.
     pub fn path(self) -> &'static str {
         match self {
             Distance::Machine => {
@@ -51,7 +49,6 @@ impl Distance {
         }
     }
 
-    /// Refuses a server that is not isolated.
     pub fn require_isolated(self) -> Result<()> {
         match self {
             Distance::Machine | Distance::Network => Ok(()),

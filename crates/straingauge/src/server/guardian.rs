@@ -45,7 +45,6 @@ const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
 /// Message: the server was stopped, so nothing is left to do.
 pub const STOPPED: u8 = b'.';
-/// Message: end the session.
 const END: u8 = b'e';
 /// Maximum wait for a killed process to end after it closed its pipes; a large one takes long.
 const OWNER_ENDS_WITHIN: Duration = Duration::from_secs(30);
@@ -132,7 +131,7 @@ pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)
     ExitCode::SUCCESS
 }
 
-/// Waits until a process whose pipes are closed has ended; returns whether it has.
+/// Returns whether it has ended.
 fn has_ended(owner: &Owner) -> bool {
     let begun = Instant::now();
     while owner.life() == Life::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {

@@ -4,13 +4,11 @@ use crate::process;
 use std::process::ExitStatus;
 use wan::ServerCgroup;
 
-/// Tracks whether a started server still runs.
 #[derive(Debug, Clone)]
 pub struct Life {
     pub(super) pid: u32,
     pub(super) port: u16,
     pub(super) is_isolated: bool,
-    /// The server's control group, if it has one.
     pub(super) group: Option<ServerCgroup>,
 }
 
@@ -20,7 +18,6 @@ impl Life {
         process::ended(self.pid)
     }
 
-    /// Whether something listens on the server's port.
     pub fn is_listening(&self) -> bool {
         let netns_pid = self.netns_pid();
         (netns_pid.is_some() || !self.is_isolated)

@@ -18,11 +18,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The command of a killed straingauge may still be at work, so the usual share is set again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The share that the command has set.
 pub struct Share {
     plan: ShiftPlan,
     now: f64,
-    /// Whether another share than the usual one was tried.
     has_moved: bool,
     /// `None` once the usual share was restored for good.
     watchdog: Option<Guardian>,
@@ -36,7 +34,6 @@ impl Share {
         Ok(Share { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
     }
 
-    /// The share that was set last.
     pub fn now(&self) -> f64 {
         self.now
     }
@@ -89,7 +86,7 @@ impl Drop for Share {
     }
 }
 
-/// Runs the command once; the error is a sentence.
+/// The error is a sentence.
 fn set(command: &str, share: f64) -> Result<()> {
     let command = command.replace("{share}", &share.to_string());
     let words = PlainText::new(&command, 200);
@@ -108,7 +105,6 @@ fn set(command: &str, share: f64) -> Result<()> {
     bail!("'{words}' failed with {status}{said}")
 }
 
-/// Waits for a command; ends it, with its process group, after the limit.
 fn ended_in_time(child: &mut Child) -> io::Result<Option<std::process::ExitStatus>> {
     let begun = Instant::now();
     loop {

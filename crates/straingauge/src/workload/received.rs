@@ -18,7 +18,6 @@ pub struct Received {
     arriving: Option<File>,
     arrived_bytes: u64,
     supplied: Supplied,
-    /// The file under `supplied`.
     kept: Option<File>,
 }
 

@@ -183,7 +183,6 @@ struct LogSteps<'a> {
     plan: Plan,
     current: Option<PlannedRequest>,
     is_repeated: bool,
-    /// Maximum duration of the load.
     length_ns: u64,
     last_ns: u64,
     /// Number of requests of each client, for at most [`CLIENTS`] clients.

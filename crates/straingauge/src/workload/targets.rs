@@ -14,7 +14,6 @@ use workload::trace::{Format, TraceReader};
 
 const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 
-/// One line of a URL list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     pub path: String,
@@ -100,7 +99,6 @@ pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     (0..classes.len()).map(class).collect()
 }
 
-/// The requests of a plan: its targets, and their weights and classes.
 pub struct Requests {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,

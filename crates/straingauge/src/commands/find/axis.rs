@@ -17,7 +17,6 @@ use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Placeholder for the number of CPUs in the server's command.
 const CPUS: &str = "{cpus}";
 /// Connections that keep a CPU of most servers busy.
 const CONNECTIONS_PER_CPU: u64 = 16;

@@ -1,5 +1,3 @@
-//! The command of `find --beside` while it runs, on the server's machine.
-
 use crate::commands::session::Session;
 use crate::companions::server::is_here;
 use crate::measure::Runner;

@@ -34,7 +34,6 @@ struct Pages {
     around: String,
     policy: String,
     now: Mutex<Now>,
-    /// Whether a page was requested since the last one was drawn.
     is_wanted: AtomicBool,
 }
 
@@ -124,7 +123,7 @@ impl Pages {
         lock(&self.now)
     }
 
-    /// The rest of a target after the token; `None` without the token.
+    /// `None` without the token.
     fn place<'a>(&self, target: &'a str) -> Option<&'a str> {
         let (typed, place) = target.strip_prefix('/')?.split_once('/')?;
         // Compares all bytes, so that the time does not reveal the first wrong one.

@@ -38,7 +38,6 @@ const MORE_RATIO: f64 = 1.05;
 /// Maximum share of failed requests of a server that serves its connections.
 const SERVED_ERROR_RATIO: f64 = 0.001;
 
-/// Whether every connection of a closed loop got a response.
 pub(super) fn is_heard(point: &Point) -> bool {
     point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
 }
@@ -82,7 +81,6 @@ pub(super) fn is_more(point: &Point, before: &Point) -> bool {
     is_served && good(point) >= MORE_RATIO * good(before)
 }
 
-/// The result of a try with this many connections.
 pub(super) struct Tried {
     pub connections: u64,
     outcomes: Outcomes,
@@ -95,7 +93,6 @@ impl Tried {
             && self.outcomes.non_2xx as f64 <= self.outcomes.completed() as f64 * ERROR_RATIO
     }
 
-    /// Whether the server closed connections at once.
     fn is_limited(&self) -> bool {
         self.outcomes.closed_unused as f64 > self.connections as f64 * LOST_RATIO
     }

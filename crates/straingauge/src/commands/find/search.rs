@@ -39,7 +39,6 @@ pub(super) enum Ended {
     Lost(String),
 }
 
-/// A server under test, with its run and points so far.
 pub(super) struct Side {
     pub writer: RunWriter,
     pub points: Vec<Point>,
@@ -63,7 +62,6 @@ pub(super) struct Search<'a> {
     pub sides: Vec<Side>,
     /// The live page of the first server's run.
     pub live: Option<Live>,
-    /// Index of the server being measured.
     now: usize,
     session: Option<Session>,
     metrics: Option<Loads>,
@@ -120,7 +118,6 @@ impl<'a> Search<'a> {
         &self.sides[self.now].points
     }
 
-    /// Carries out the planner's steps to the last.
     pub fn run(&mut self, planner: &mut dyn Planner) -> Result<Ended> {
         loop {
             let elapsed_ns = self.elapsed_ns();
@@ -144,7 +141,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Prints lines of progress.
     pub fn announce(&mut self, said: &[String]) -> Result<()> {
         let progress = &mut self.session()?.progress;
         said.iter().for_each(|line| progress.say(line));
@@ -167,7 +163,6 @@ impl<'a> Search<'a> {
         self.session.as_mut().context("no server is being measured")
     }
 
-    /// Switches to another server, or restarts the same one.
     fn change(&mut self, server: usize) -> Result<Option<Ended>> {
         if self.plan.beside().is_some() {
             return self.change_beside(server);
@@ -213,7 +208,6 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Ends the command that runs with the server, and keeps its output.
     fn end_beside(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let output = beside.end(self.session.as_mut().map(|session| &mut session.runner));
@@ -448,7 +442,6 @@ impl<'a> Search<'a> {
         Ok(connections)
     }
 
-    /// Whether the open loop's connections were typed, or are those of a log.
     fn has_fixed_connections(&self) -> bool {
         let has_log = |session: &Session| session.plan.workload.trace.is_some();
         self.plan.are_connections_typed || self.session.as_ref().is_some_and(has_log)
@@ -461,7 +454,6 @@ impl<'a> Search<'a> {
         self.most_served.unwrap_or(fits.max(sweep.open_connections))
     }
 
-    /// Sets up the additions of an axis to the engine's load.
     fn prepare(&mut self, place: AxisPlace) -> Result<Option<Ended>> {
         let most = self.highest_value;
         axis::prepare(self.session()?, place, most)
@@ -495,7 +487,7 @@ impl<'a> Search<'a> {
         self.measure(plan, Sweep::Yardstick, earlier, None)
     }
 
-    /// Measures and keeps a point; returns whether that ends the search.
+    /// Returns whether that ends the search.
     fn measure(
         &mut self,
         mut plan: LoadPlan,

@@ -10,7 +10,6 @@ use record::PlainText;
 use std::process::Command;
 use std::time::Duration;
 
-/// The side that is compared with the first one.
 pub(in crate::commands) struct Second {
     /// The command of the second server, or the command that runs with the first.
     pub command: Vec<String>,
@@ -50,7 +49,6 @@ pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option
     Ok(Some(Second { command, settle, threshold_ratio }))
 }
 
-/// Splits a command that is quoted as for a shell.
 fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     match shlex::split(typed) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -81,7 +79,6 @@ pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Resul
     shell_words("--compare-with", with, "'scale', or the second server's words")
 }
 
-/// Checks that scalable select applies to a server; the error is the tool's reason.
 fn applies(server: &[String]) -> Result<()> {
     let program = tools::program("scale").context("--compare-with scale")?;
     let said = Command::new(&program).args(["--check", "--"]).args(server).output();

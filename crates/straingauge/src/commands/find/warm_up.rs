@@ -1,5 +1,3 @@
-//! Warms up the server before the first point: see [`WarmUp`].
-
 use super::search::{Ended, Search};
 use analyze::sweep::WarmUp;
 use analyze::zones::cpu_us;

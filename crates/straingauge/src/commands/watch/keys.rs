@@ -6,7 +6,6 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp
 use std::io::{Read, stdin};
 use std::sync::atomic::Ordering;
 
-/// The terminal's original settings.
 pub struct Keys {
     before: Termios,
 }

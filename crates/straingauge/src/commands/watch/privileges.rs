@@ -7,7 +7,6 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Drops every capability that a running watch does not need.
 pub fn drop_all_but_bpf(probes_functions: bool, out: Option<&Path>) -> std::io::Result<()> {
     let mut kept =
         CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;

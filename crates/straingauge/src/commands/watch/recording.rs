@@ -11,14 +11,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// A run directory that is written to during the watch.
 pub struct Recording {
     writer: RunWriter,
     lines: File,
 }
 
 impl Recording {
-    /// Creates the run directory.
     pub fn create(path: &Path, watcher: &Watcher, watching: &Watching) -> Result<Self> {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
@@ -51,12 +49,11 @@ impl Recording {
         self.line(&super::view::line_of(reading, rates, headroom, watcher.doubts()))
     }
 
-    /// Writes `run.json` anew.
     pub fn save(&self) -> Result<()> {
         Ok(self.writer.save()?)
     }
 
-    /// Completes the run; returns its path. `ended_by`: why it ended early.
+    /// Returns the path of the run. `ended_by`: why it ended early.
     pub fn finish(mut self, doubts: &[Doubt], ended_by: Option<String>) -> Result<String> {
         let written = self.lines.sync_all().context("cannot write watch.jsonl");
         self.writer.record_mut().doubts = doubts.to_vec();

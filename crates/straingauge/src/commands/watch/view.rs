@@ -11,7 +11,6 @@ use record::watch::{Headroom, Line, Rates, Reading, Taken};
 use report::watch::{Screen, screen};
 use std::io::IsTerminal;
 
-/// The destination of the readings.
 pub struct View {
     is_json: bool,
     is_terminal: bool,
@@ -21,7 +20,6 @@ pub struct View {
 }
 
 impl View {
-    /// The view for this option and this standard output.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let keys = if is_terminal && !is_json { Keys::listen(stop) } else { None };
