@@ -168,6 +168,15 @@ static __always_inline bool is_window_closed(struct sock *sk) {
     return times[1] > times[0] + times[2];
 }
 
+/* The name of a Unix socket's other end; 0 if it has none or was connected from there. */
+static __always_inline struct unix_address *name_of_peer(struct sock *sk) {
+    struct unix_sock *own = (struct unix_sock *)sk;
+    struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(own, peer);
+
+    /* A socket with a name was accepted here. */
+    return BPF_CORE_READ(own, addr) ? 0 : BPF_CORE_READ(peer, addr);
+}
+
 static __always_inline void describe_socket(struct place *place, struct file *file) {
     struct socket *socket = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(socket, sk);
@@ -178,6 +187,8 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
         bpf_core_read(place->object, sizeof(place->object), &sk->__sk_common.skc_v6_daddr);
     else if (family != AF_UNIX_FAMILY)
         place->object[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+    else
+        place->object[0] = (__u64)name_of_peer(sk);
     if (family != AF_UNIX_FAMILY) {
         place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
         if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
@@ -606,12 +617,10 @@ static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
     new->family = BPF_CORE_READ(sk, __sk_common.skc_family);
     new->protocol = BPF_CORE_READ(sk, sk_protocol);
     if (new->family == AF_UNIX_FAMILY) {
-        struct unix_sock *own = (struct unix_sock *)sk;
-        struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(own, peer);
-        struct unix_address *name = BPF_CORE_READ(peer, addr);
-        /* A socket with a name was accepted here. */
-        if (BPF_CORE_READ(own, addr) || !name)
+        struct unix_address *name = name_of_peer(sk);
+        if (!name)
             return 0;
+        new->address[0] = (__u64)name;
         /* sockaddr_un: the family, then the path. */
         new->path_bytes = BPF_CORE_READ(name, len) - 2;
         bpf_core_read(new->path, sizeof(new->path), &name->name[0].sun_path);
@@ -640,8 +649,12 @@ int BPF_PROG(on_call, struct sock *sk, int bytes, int flags) {
     if (bytes <= 0 || !may_be_outgoing(sk))
         return 0;
     o = outgoing_of(sk);
-    if (o && !o->busy_since_ns)
+    if (!o)
+        return 0;
+    if (!o->busy_since_ns)
         o->busy_since_ns = bpf_ktime_get_ns();
+    else if (o->unanswered < 255)
+        o->unanswered++;
     return 0;
 }
 

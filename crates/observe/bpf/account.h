@@ -31,7 +31,8 @@ struct place {
                        BY_TIMER, BY_THREAD; 0 = not ended */
     __u16 port;      /* port of a socket's other end; of a served socket: WINDOW_CLOSED or 0 */
     __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port */
-    __u64 object[2]; /* a file's inode; the address of a socket's other end; for futex the address and the call */
+    __u64 object[2]; /* a file's inode; the address of a socket's other end, or the kernel's record of its name; for
+                        futex the address and the call */
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
@@ -87,12 +88,13 @@ struct wait_stack {
 struct outgoing {
     __u64 busy_since_ns; /* 0 = not busy */
     __u64 busy_ns, calls, longest_ns;
-    __u64 address[2];
+    __u64 address[2]; /* of a Unix socket: the kernel's record of the other end's name, 0 */
     __u32 tgid;
     __u32 window;
     __u16 family, port;
     __u8 protocol;
-    __u8 reserved[3];
+    __u8 unanswered; /* messages sent after the first one of a call without an answer, at most 255 */
+    __u8 reserved[2];
     char path[SUN_PATH];
     __u32 path_bytes;
 };

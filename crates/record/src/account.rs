@@ -30,7 +30,7 @@ crate::worded! {
         Sleep = "time to pass",
         /// A file or the disk under it.
         File = "a file",
-        /// The reader of a full pipe.
+        /// The reader of a full pipe, or of a socket on which it answers nothing.
         Pipe = "the reader of a pipe",
         /// Response of another server, at a socket.
         Backend = "another server",
@@ -52,6 +52,9 @@ impl WaitKind {
 
 /// The program name for a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
+
+/// The object of a wait for the lock of a process's address space.
+pub const ADDRESS_SPACE: &str = "its address space";
 
 /// The object of a send that waits for the receiver's window and not for the path.
 pub const CLOSED_WINDOW: &str = "to a client that does not read";

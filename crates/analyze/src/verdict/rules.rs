@@ -52,7 +52,7 @@ use super::stage::{LITTLE_IDLE, Limit, Reading};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::statistics::{line, median, range};
 use crate::zones::{load_words, percent};
-use record::account::WaitKind;
+use record::account::{ADDRESS_SPACE, WaitKind};
 use record::text::plain;
 use record::units::{count, format_bytes, format_nanos, format_si, grouped};
 use record::{Point, Sweep, names};

@@ -3,7 +3,7 @@
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use analyze::account::{PlaceKind, level};
-use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind};
+use record::account::{ADDRESS_SPACE, Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind};
 use record::{Pace, Point, Sweep, Watched, WatchedProcess, names};
 
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -219,6 +219,22 @@ fn a_full_pipe_is_named_even_without_answers_and_with_a_sleeping_reader() {
     });
     assert_eq!(found, ["slow-file"], "{because}");
     assert!(because.starts_with("The server waits for the reader of a pipe"), "{because}");
+}
+
+#[test]
+fn the_reader_of_a_log_socket_and_the_lock_of_the_address_space_are_named() {
+    let (found, because) = rules(|point, _, _| {
+        let waits = [(WaitKind::Pipe, "sendto", "unix:/run/app/log.sock", 0.95)];
+        keep(point, vec![group("app", 0.05, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["slow-file"], "{because}");
+    assert!(because.starts_with("The server waits for the reader of unix:/run/app/log.sock: at"), "{because}");
+    let (found, because) = rules(|point, load, _| {
+        let waits = [(Lock, "mmap", ADDRESS_SPACE, (load - 1.0).max(0.1)), (WaitKind::Requests, "read", "", 0.5)];
+        keep(point, vec![group("app", 1.0, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["lock"], "{because}");
+    assert!(because.contains("(mmap its address space"), "{because}");
 }
 
 #[test]

@@ -10,7 +10,9 @@ use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::Object;
 use record::PlainText;
-use record::account::{Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
+use record::account::{
+    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack,
+};
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -41,6 +43,8 @@ const MAX_BACKENDS: usize = 16;
 /// Waits with a smaller share of their group's time are combined by kind.
 const LEAST_SHARE: f64 = 0.002;
 const MAX_DESCRIPTORS: usize = 4096;
+/// Messages without an answer from which on a connection is one way. A single call that is never answered has fewer.
+const LEAST_UNANSWERED: u8 = 8;
 
 /// The account of the window that has just ended.
 pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &ProcessTable) -> Result<Account, Refusal> {
@@ -49,6 +53,8 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
     let clocks = clocks.iter().filter(|clock| clock.window == gate.window);
     let places: Vec<(Place, Use)> = bpf::entries(object, "places")?;
     let samples: Vec<(WaitSample, Use)> = bpf::entries(object, "wait_samples")?;
+    let mut outgoing: Vec<(u64, Outgoing)> = bpf::entries(object, "outgoing")?;
+    outgoing.retain(|(_, one)| one.window == gate.window);
     let mut naming = Naming {
         names: Names::new(symbols),
         table,
@@ -57,6 +63,8 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
         go: HashSet::new(),
         samples: HashMap::new(),
         futexes: HashMap::new(),
+        peers: outgoing.iter().filter_map(|(_, one)| Some((peer_of(one)?, backend_name(one)?))).collect(),
+        one_way: outgoing.iter().filter(|(_, one)| is_one_way(one)).filter_map(|(_, one)| backend_name(one)).collect(),
     };
     for (sample, used) in &samples {
         naming.samples.entry(key_of(&sample.place)).or_default().push((*sample, *used));
@@ -70,7 +78,7 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
         cost_ns: clocks.map(|clock| clock.cost_ns).sum(),
         lost: sums.lost_places + sums.lost_threads + sums.lost_stacks + sums.lost_calls,
         groups: groups(&places, &mut naming),
-        backends: backends(&bpf::entries(object, "outgoing")?, gate),
+        backends: backends(&outgoing, gate),
         why_no_backends: None,
     };
     account.groups.sort_by_key(|group| std::cmp::Reverse(group.total_ns() - group.blocked_ns(WaitKind::is_idle)));
@@ -94,6 +102,10 @@ struct Naming<'s> {
     samples: HashMap<Key, Vec<(WaitSample, Use)>>,
     /// Kinds of the waits at futexes, by process and address.
     futexes: HashMap<(u32, u64), WaitKind>,
+    /// Names of the other ends of Unix sockets, by the kernel's record of the name.
+    peers: HashMap<u64, String>,
+    /// Other ends that only receive, as a log does.
+    one_way: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -234,6 +246,26 @@ impl Naming<'_> {
         self.futexes = seen.iter().map(|(futex, seen)| (*futex, kind(futex, seen))).collect();
     }
 
+    /// The other end of a socket that is not served.
+    fn other_end(&self, place: &Place) -> Option<String> {
+        address(place.device as u16, &place.object, place.port).or_else(|| self.peers.get(&place.object[0]).cloned())
+    }
+
+    /// Whether most of the sampled time at a place was spent on the lock of the address space, which mmap, munmap and
+    /// others take (mm/mmap.c, mmap_write_lock).
+    fn is_for_address_space(&mut self, place: &Place) -> bool {
+        let Naming { samples, stacks, names, .. } = self;
+        let (mut locked_ns, mut all_ns) = (0, 0);
+        for (sample, used) in samples.get(&key_of(place)).into_iter().flatten() {
+            let frames = stacks.get(&sample.kernel_stack).map_or_else(Vec::new, |stack| names.kernel_stack(stack));
+            all_ns += used.ns;
+            if frames.iter().any(|frame| frame.function.starts_with("rwsem_down_")) {
+                locked_ns += used.ns;
+            }
+        }
+        2 * locked_ns > all_ns
+    }
+
     /// The event that a thread waits for, the call and the object.
     fn wait(&mut self, place: &Place) -> (WaitKind, String, String) {
         let descriptor = match place.file_type {
@@ -250,6 +282,13 @@ impl Naming<'_> {
         if let Some(decided) = futex_of(place).and_then(|futex| self.futexes.get(&futex)) {
             kind = *decided;
         }
+        let other_end = (kind == WaitKind::Backend).then(|| self.other_end(place)).flatten();
+        if other_end.as_ref().is_some_and(|name| self.one_way.contains(name)) {
+            kind = WaitKind::Pipe;
+        }
+        if kind == WaitKind::Memory && self.is_for_address_space(place) {
+            return (WaitKind::Lock, call, ADDRESS_SPACE.into());
+        }
         let object = match (kind, descriptor) {
             (WaitKind::Lock | WaitKind::Work, Descriptor::Nothing | Descriptor::Source) if place.object[0] != 0 => {
                 format!("{:#x}", place.object[0])
@@ -257,13 +296,22 @@ impl Naming<'_> {
             (WaitKind::Sleep, _) if futex_of(place).is_some() => "until a time".into(),
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
             (_, Descriptor::File) => self.file(place),
-            (WaitKind::Backend, Descriptor::Socket) => {
-                address(place.device as u16, &place.object, place.port).unwrap_or_else(|| "a Unix socket".into())
+            (WaitKind::Backend | WaitKind::Pipe, Descriptor::Socket) => {
+                other_end.unwrap_or_else(|| "a Unix socket".into())
             }
             _ => String::new(),
         };
         (kind, call, object)
     }
+}
+
+/// Whether a connection carried several messages of the server and no answer.
+fn is_one_way(one: &Outgoing) -> bool {
+    one.calls == 0 && one.unanswered >= LEAST_UNANSWERED
+}
+
+fn peer_of(one: &Outgoing) -> Option<u64> {
+    (i32::from(one.family) == libc::AF_UNIX).then_some(one.address[0])
 }
 
 /// The process and the address of a wait at a futex.
@@ -468,7 +516,7 @@ fn shorten(group: &mut ThreadGroup) {
 
 fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
     let mut backends: BTreeMap<String, BackendUse> = BTreeMap::new();
-    for (_, one) in connections.iter().filter(|(_, one)| one.window == gate.window) {
+    for (_, one) in connections.iter().filter(|(_, one)| !is_one_way(one)) {
         let open_ns = if one.busy_since_ns == 0 { 0 } else { gate.closes_ns.saturating_sub(one.busy_since_ns) };
         let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
         let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {

@@ -2,22 +2,17 @@
 //! kernel.
 
 use observe::{Group, Observer, Target};
-use record::account::{ThreadGroup, WaitKind};
+use record::account::{ADDRESS_SPACE, Account, ThreadGroup, Wait, WaitKind};
 use record::names;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Threads of this process do known work: every nanosecond is in one row, and the running time agrees with the
 /// scheduler.
 pub fn closes() {
-    let target = Target {
-        port: 1,
-        group: Group::Tree(std::process::id()),
-        netns_pid: None,
-        server_cpus: Vec::new(),
-        client_pid: 0,
-    };
-    let mut observer = Observer::start(target, Duration::from_millis(50)).expect("an observer");
+    let mut observer = observer_of_this_process();
     crate::guest::print_verified();
     let lock = Arc::new(Mutex::new(()));
     let held = lock.lock().expect("a lock");
@@ -56,6 +51,18 @@ pub fn closes() {
     assert!((running - by_scheduler).abs() < 0.1, "{running} against {by_scheduler} CPUs");
 }
 
+/// An observer of this process, which serves nothing.
+fn observer_of_this_process() -> Observer {
+    let target = Target {
+        port: 1,
+        group: Group::Tree(std::process::id()),
+        netns_pid: None,
+        server_cpus: Vec::new(),
+        client_pid: 0,
+    };
+    Observer::start(target, Duration::from_millis(50)).expect("an observer")
+}
+
 #[test]
 fn every_nanosecond_of_every_thread_is_accounted_for() {
     if !rustix::process::geteuid().is_root() {
@@ -63,4 +70,76 @@ fn every_nanosecond_of_every_thread_is_accounted_for() {
         return;
     }
     closes();
+}
+
+fn waits_of<'a>(account: &'a Account, name: &str) -> &'a [Wait] {
+    let group = account.groups.iter().find(|group| *group.name == *name);
+    group.map_or_else(|| panic!("no threads '{name}': {account:?}"), |group| &group.waits)
+}
+
+/// The account of half a second while these threads run until they are told to end.
+fn account_of(names: &[&str], work: impl Fn(&AtomicBool) + Send + Sync + 'static) -> Option<Account> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED account: it needs root");
+        return None;
+    }
+    let mut observer = observer_of_this_process();
+    let (is_over, work) = (Arc::new(AtomicBool::new(false)), Arc::new(work));
+    let start = |name: &&str| {
+        let (is_over, work) = (Arc::clone(&is_over), Arc::clone(&work));
+        std::thread::Builder::new().name(name.to_string()).spawn(move || work(&is_over)).expect("a thread")
+    };
+    let threads: Vec<_> = names.iter().map(start).collect();
+    observer.window_begins().expect("a window");
+    std::thread::sleep(Duration::from_millis(500));
+    let seen = observer.window_ends().expect("a window").observation(1);
+    is_over.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    Some(seen.account.expect("an account"))
+}
+
+#[test]
+fn threads_that_map_and_unmap_memory_wait_for_the_lock_of_their_address_space() {
+    let maps = |is_over: &AtomicBool| {
+        while !is_over.load(Ordering::Relaxed) {
+            // Larger than any block that malloc would keep.
+            std::hint::black_box(vec![1u8; 64 << 20]);
+        }
+    };
+    let Some(account) = account_of(&["maps"; 6], maps) else { return };
+    let waits = waits_of(&account, "maps");
+    let locked = waits.iter().find(|wait| *wait.object == *ADDRESS_SPACE);
+    let locked = locked.unwrap_or_else(|| panic!("{waits:?}"));
+    assert_eq!(locked.kind, WaitKind::Lock);
+    let memory_ns: u64 = waits.iter().filter(|wait| wait.kind == WaitKind::Memory).map(|wait| wait.ns).sum();
+    assert!(locked.ns > memory_ns, "{waits:?}");
+}
+
+#[test]
+fn a_log_that_answers_nothing_is_no_backend_and_its_reader_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log.sock");
+    let log = UnixDatagram::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        while log.recv(&mut [0; 64]).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let to = path.clone();
+    let logs = move |is_over: &AtomicBool| {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.connect(&to).expect("the log");
+        while !is_over.load(Ordering::Relaxed) {
+            socket.send(b"GET / 200").expect("a reader");
+        }
+    };
+    let Some(account) = account_of(&["logs"], logs) else { return };
+    let waits = waits_of(&account, "logs");
+    let sent = waits.first().unwrap_or_else(|| panic!("{account:?}"));
+    assert!(sent.ns > account.window_ns / 2, "{waits:?}");
+    if let Some(why) = &account.why_no_backends {
+        return println!("SKIPPED the log's name: {why}");
+    }
+    assert_eq!((sent.kind, &*sent.object), (WaitKind::Pipe, &*format!("unix:{}", path.display())), "{waits:?}");
+    assert!(account.backends.is_empty(), "{:?}", account.backends);
 }

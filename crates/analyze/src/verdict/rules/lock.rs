@@ -59,8 +59,14 @@ pub fn full(reading: &Reading<'_>, kind: WaitKind) -> Option<Limit> {
         format_nanos(wait.longest_ms * 1e6),
         reading.at_low(),
     );
-    let remedy = "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the \
-                  page has the stacks of those that waited and of those that released it.";
+    let remedy = if wait.place.ends_with(ADDRESS_SPACE) {
+        "To try: fewer mappings by each request: an allocator that keeps large blocks (glibc: \
+         GLIBC_TUNABLES=glibc.malloc.mmap_threshold=67108864:glibc.malloc.trim_threshold=268435456), buffers that are \
+         kept; or processes in place of threads."
+    } else {
+        "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the page has the \
+         stacks of those that waited and of those that released it."
+    };
     Limit::of(RULE.id, because, remedy.into(), &[])
 }
 

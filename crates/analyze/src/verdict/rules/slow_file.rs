@@ -4,7 +4,7 @@ pub(super) const RULE: Rule = Rule {
     id: "slow-file",
     cause: "the server waits for a file or a slow log",
     evidence: "the account: requests whose threads were blocked in writing, reading or syncing a file, or in \
-               writing to a full pipe, by load",
+               writing to a full pipe or to a socket that answers nothing, by load",
     threshold: "most of the requests that load added (at least 1) were there, or waited for threads without idle \
                 time (criterion `saturation_ratio`) that were there more than anywhere else; a possibility below \
                 40 % of the added requests",
@@ -26,17 +26,23 @@ pub fn full(reading: &Reading<'_>) -> Option<Limit> {
 
 pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
     let before = reading.low.blocked_at(&[wait.kind], &wait.place);
-    let what = if wait.kind == WaitKind::Pipe { "the reader of a pipe" } else { "a file" };
     let call = wait.place.split(' ').next().unwrap_or("");
+    let path = wait.place.split_once(' ').map_or("", |(_, path)| path);
+    let what = match wait.kind {
+        WaitKind::Pipe if path.is_empty() => "the reader of a pipe".to_string(),
+        WaitKind::Pipe => format!("the reader of {path}"),
+        _ => "a file".into(),
+    };
     let advice = match call {
-        _ if wait.kind == WaitKind::Pipe => "a reader that keeps up, or write it buffered",
+        _ if wait.kind == WaitKind::Pipe => {
+            "a reader that keeps up, or write it buffered, in another thread or without waiting"
+        }
         call if call.contains("sync") => "one sync for several requests, or a faster device",
         call if call.contains("read") => {
             "more memory for the cache of files, a faster device, or more threads that read"
         }
         _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device",
     };
-    let path = wait.place.split_once(' ').map_or("", |(_, path)| path);
     let commands = if path.starts_with('/') { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
     let device =
         commands.first().map_or(String::new(), |command| format!("; `{command}` says on which device it lies"));
