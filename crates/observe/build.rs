@@ -2,8 +2,13 @@
 //! share with this crate, into `OUT_DIR/<name>.types.rs`. Also writes the numbers of the watch's counters into
 //! `OUT_DIR/counters.h` for the programs.
 
+use libbpf_rs::Linker;
+use libbpf_rs::btf::types::{Array, Int, IntEncoding, MemberAttr, Struct, StructMember};
+use libbpf_rs::btf::{Btf, BtfType, HasSize};
 use std::ffi::OsStr;
+use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 #[allow(dead_code)] // the programs need only names and numbers
 #[path = "../record/src/watch/counters.rs"]
@@ -25,66 +30,108 @@ fn main() {
         other => other,
     };
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    if std::process::Command::new(&clang).arg("--version").output().is_err() {
+    if Command::new(&clang).arg("--version").output().is_err() {
         panic!(
             "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), or \
              name another with CLANG="
         );
     }
+    let out = Path::new(&out);
+    let write = |path: &Path, text: &str| std::fs::write(path, text).expect("OUT_DIR can be written");
     let counters =
         counters::Counter::ALL.map(|counter| format!("COUNT_{}, ", counter.declaration().name.to_uppercase()));
-    let header = format!("enum counter {{ {}COUNTERS }};\n", counters.concat());
-    std::fs::write(Path::new(&out).join("counters.h"), header).expect("OUT_DIR can be written");
-    let include_out = format!("-I{}", Path::new(&out).display());
+    write(&out.join("counters.h"), &format!("enum counter {{ {}COUNTERS }};\n", counters.concat()));
+    let headers = out.join("include/bpf");
+    std::fs::create_dir_all(&headers).expect("OUT_DIR can be written");
+    for (name, text) in libbpf_rs::libbpf_sys::API_HEADERS {
+        write(&headers.join(name), text);
+    }
     // Line information has file names relative to the repository, wherever it was built.
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets the folder");
-    let map_out = format!("-ffile-prefix-map={}=generated", Path::new(&out).display());
-    let map_folder = format!("-ffile-prefix-map={folder}=crates/observe");
+    let arguments = [
+        // Version 3 of the instruction set: atomic operations and 32-bit jumps (Linux 5.12).
+        "-target bpf -mcpu=v3 -g -O2 -fno-stack-protector -Wall -Werror -Ibpf".to_string(),
+        format!("-D__TARGET_ARCH_{arch}"),
+    ];
+    let arguments: Vec<&str> = arguments.iter().flat_map(|words| words.split(' ')).collect();
     for entry in std::fs::read_dir("bpf").expect("bpf/ is part of the crate").flatten() {
         let source = entry.path();
-        let Some(name) = source.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(".bpf.c")) else {
+        let Some(name) = source.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(".bpf.c")) else {
             continue;
         };
-        let object = Path::new(&out).join(name.replace(".bpf.c", ".bpf.o"));
-        let skeleton = object.with_extension("").with_extension("skel.rs");
-        let built = libbpf_cargo::SkeletonBuilder::new()
-            .source(&source)
-            .obj(&object)
-            .reference_obj(true)
-            .clang(&clang)
-            // Version 3 of the instruction set: atomic operations and 32-bit jumps (Linux 5.12).
-            .clang_args([
-                format!("-D__TARGET_ARCH_{arch}").as_str(),
-                "-mcpu=v3",
-                "-Wall",
-                "-Werror",
-                "-Ibpf",
-                &include_out,
-                &map_out,
-                &map_folder,
-            ])
-            .build_and_generate(&skeleton);
-        if let Err(error) = built {
-            panic!("{}: {error:#}", source.display());
-        }
-        let text = std::fs::read_to_string(&skeleton).expect("it was just written");
-        std::fs::write(skeleton.with_extension("").with_extension("types.rs"), types_of(&text))
-            .expect("OUT_DIR can be written");
+        let compiled = out.join(format!("{name}.unlinked.o"));
+        let done = Command::new(&clang)
+            .args(&arguments)
+            .arg(format!("-I{}", out.display()))
+            .arg(format!("-I{}", out.join("include").display()))
+            .arg(format!("-ffile-prefix-map={}=generated", out.display()))
+            .arg(format!("-ffile-prefix-map={folder}=crates/observe"))
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg(&compiled)
+            .status();
+        assert!(done.is_ok_and(|status| status.success()), "{clang} does not compile {}", source.display());
+        let object = out.join(format!("{name}.bpf.o"));
+        link(&compiled, &object).unwrap_or_else(|error| panic!("{}: {error:#}", source.display()));
+        let btf = Btf::from_path(&object).expect("clang writes type information");
+        write(&out.join(format!("{name}.types.rs")), &structures(&btf));
     }
 }
 
-/// The module `types` of a skeleton. The rest is unused, and takes half a minute to compile for an object with 200
-/// programs.
-fn types_of(skeleton: &str) -> &str {
-    let from = skeleton.find("pub mod types {").expect("a skeleton has its types");
-    let mut depth = 0;
-    for (at, byte) in skeleton[from..].bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 1 => return &skeleton[from..=from + at],
-            b'}' => depth -= 1,
-            _ => {}
-        }
+/// Removes the information for debuggers.
+fn link(compiled: &Path, object: &Path) -> Result<(), libbpf_rs::Error> {
+    let mut linker = Linker::new(object)?;
+    linker.add_file(compiled)?;
+    linker.link()
+}
+
+/// The structures of an object that consist of integers only, in Rust.
+fn structures(btf: &Btf<'_>) -> String {
+    let mut text = String::new();
+    for structure in btf.type_by_kind::<Struct<'_>>() {
+        let (Some(name), Some(fields)) = (structure.name().and_then(OsStr::to_str), fields(btf, &structure)) else {
+            continue;
+        };
+        let size = structure.size();
+        writeln!(
+            text,
+            "#[derive(Debug, Clone, Copy)]\n#[repr(C)]\npub struct {name} {{\n{fields}}}\n\
+             const _: () = assert!(size_of::<{name}>() == {size});\n\
+             impl Default for {name} {{\n\
+             fn default() -> Self {{\n\
+             // SAFETY: 0 is a value of all integers.\n\
+             unsafe {{ std::mem::zeroed() }}\n}}\n}}"
+        )
+        .expect("a string grows");
     }
-    panic!("the skeleton's types do not end")
+    text
+}
+
+/// The fields of a structure; `None` if one is neither an integer nor made of integers.
+fn fields(btf: &Btf<'_>, structure: &Struct<'_>) -> Option<String> {
+    let members = (0..structure.len()).filter_map(|index| structure.get(index));
+    let field = |member: StructMember<'_>| {
+        let is_whole = matches!(member.attr, MemberAttr::Normal { .. });
+        let name = member.name.filter(|_| is_whole)?.to_str()?;
+        Some(format!("    pub r#{name}: {},\n", rust_type(btf, btf.type_by_id(member.ty)?)?))
+    };
+    members.map(field).collect()
+}
+
+fn rust_type(btf: &Btf<'_>, of: BtfType<'_>) -> Option<String> {
+    let of = of.skip_mods_and_typedefs();
+    if let Ok(int) = Int::try_from(of) {
+        return match int.encoding {
+            IntEncoding::None => Some(format!("u{}", int.bits)),
+            IntEncoding::Signed | IntEncoding::Char => Some(format!("i{}", int.bits)),
+            IntEncoding::Bool => None,
+        };
+    }
+    if let Ok(array) = Array::try_from(of) {
+        return Some(format!("[{}; {}]", rust_type(btf, array.contained_type())?, array.capacity()));
+    }
+    let structure = Struct::try_from(of).ok()?;
+    fields(btf, &structure)?;
+    structure.name()?.to_str().map(str::to_string)
 }

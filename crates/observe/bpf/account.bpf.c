@@ -9,6 +9,7 @@
 #include <bpf/bpf_tracing.h>
 #include "account.h"
 #include "members.h"
+#include "names.h"
 #include "stack_hash.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -82,8 +83,7 @@ struct {
 } outgoing_scratch SEC(".maps");
 
 /* Address of hrtimer_wakeup, the function of a timer that wakes the thread that set it (kernel/time/hrtimer.c); 0 if it
- * is not known. An extern __ksym would make libbpf read all symbols of the kernel, which the reader has read already.
- */
+ * is not known. An extern __ksym would make libbpf read all symbols of the kernel. */
 const volatile __u64 wakeup_address SEC(".rodata.wakeup") = 0;
 
 static __always_inline struct cpu_clock *clock_of(__u32 cpu) {

@@ -3,6 +3,7 @@
  * sample in a network softirq belongs to the receiver of the packet that the CPU handled last, not to the
  * interrupted process. */
 #include "packets.h"
+#include "names.h"
 #include "stack_hash.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
