@@ -60,7 +60,7 @@ int on_boundary(struct pt_regs *regs) {
     now_ns = bpf_ktime_get_ns();
     /* Phases by reads and sends continue: this event ends none of them. */
     end_ns = r->end_ns;
-    charge(c, t, c->sk, slot, now_ns);
+    charge(c, c->sk, slot, now_ns);
     r->end_ns = end_ns;
     if (m->window != r->window || m->request_ns != r->begun_ns) {
         m->window = r->window;

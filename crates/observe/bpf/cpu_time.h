@@ -73,7 +73,7 @@ static __always_inline struct thread *thread_of(struct task_struct *t) {
     c->pid = pid;
 mine:
     fold_thread(c);
-    c->process_start_ticks = start_ticks_of(t);
+    c->process_start_ticks = BPF_CORE_READ(t, group_leader, start_boottime) / TICK_NS;
     c->tgid = t->tgid;
     return c;
 }
@@ -121,12 +121,16 @@ static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     return clock;
 }
 
-/* Charges the thread's CPU time since its last event and makes `sk` its current request. Returns the time that
- * belongs to no request, because the thread's last connection has ended or the thread is new. */
-static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns) {
+/* Charges the current thread's CPU time since its last event. Returns the time that belongs to no request, because the
+ * thread's last connection has ended or the thread is new. The verifier checks a global function once for each
+ * program, and not again for each path to it. */
+__noinline __s64 charge_until(struct thread *c, __u64 now_ns) {
+    struct task_struct *t = bpf_get_current_task_btf();
     __s64 clock = cpu_clock(t, now_ns);
     __s64 other = 0;
 
+    if (!c)
+        return 0;
     if (c->mark_ns) {
         __s64 spent = clock - c->mark_ns;
         struct request *r = request_at(c->slot);
@@ -142,6 +146,13 @@ static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u
         }
     }
     c->mark_ns = clock;
+    return other;
+}
+
+/* Charges the time as above, and makes `sk` the thread's current request. */
+static __always_inline __s64 charge(struct thread *c, __u64 sk, __u32 slot, __u64 now_ns) {
+    __s64 other = charge_until(c, now_ns);
+
     c->sk = sk;
     c->slot = slot;
     return other;

@@ -129,7 +129,15 @@ static __always_inline __u64 written_position(struct tcp_sock *tp) {
 }
 
 static __always_inline bool is_ours(const struct sock *sk) {
-    return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
+    return !control.netns_inum || BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == control.netns_inum;
+}
+
+/* Since Linux 6.4, the verifier searches the names of all types for each pointer that is read from a hook's argument.
+ * It does not for one that is read from `tp`, the result of a helper. */
+static __always_inline bool is_our_tcp(const struct tcp_sock *tp) {
+    const struct sock *sk = (const struct sock *)tp;
+
+    return !control.netns_inum || sk->__sk_common.skc_net.net->ns.inum == control.netns_inum;
 }
 
 /* MPTCP connections: the application reads and writes a socket whose data the kernel spreads over TCP sockets. The
@@ -212,13 +220,14 @@ static __always_inline void record_finished(struct request *r, __u64 bytes_out, 
 }
 
 /* For code in softirq, or code that softirq may interrupt. */
-static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
+__noinline int record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);
-    __s64 elapsed = end_ns - r->begun_ns;
+    __s64 elapsed;
 
-    if (!row)
-        return;
+    if (!row || !r)
+        return 0;
+    elapsed = end_ns - r->begun_ns;
     __sync_fetch_and_add(&row->requests, 1);
     __sync_fetch_and_add(&row->bytes_in, r->bytes_in);
     __sync_fetch_and_add(&row->bytes_out, bytes_out);
@@ -229,6 +238,7 @@ static __always_inline void record_finished_atomically(struct request *r, __u64 
         __sync_fetch_and_add(&row->elapsed_ns, elapsed);
         __sync_fetch_and_add(&row->elapsed.buckets[bucket_of(elapsed)], 1);
     }
+    return 0;
 }
 
 static __always_inline void forget(struct request *r) {

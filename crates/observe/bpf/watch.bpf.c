@@ -130,7 +130,7 @@ static __always_inline void add_read(struct sock *sk, struct request *r, __u32 s
         read_on(r, c, bytes);
         return;
     }
-    other = charge(c, t, (__u64)sk, slot, now_ns);
+    other = charge(c, (__u64)sk, slot, now_ns);
     r->pid = t->pid;
     if (r->bytes_in) {
         if (at == r->written) {
@@ -160,7 +160,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
 
     if (is_new) {
         /* A known connection belongs to this namespace; checking each time would follow three more pointers. */
-        if (!control.counts || !is_ours(sk))
+        if (!control.counts || !is_our_tcp(tp))
             return;
         r = claim((__u64)sk, hash, &slot);
         if (!r)
@@ -202,7 +202,7 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
 
     RAN(receives);
     /* The error queue contains copies of sent data with time stamps. */
-    if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
+    if (sk->__sk_common.skc_num != control.port || bytes <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
     if (tp)
@@ -218,7 +218,7 @@ int BPF_PROG(on_copied, struct sock *sk) {
     struct tcp_sock *tp;
 
     RAN(receives);
-    if (sk->__sk_common.skc_num != options.port)
+    if (sk->__sk_common.skc_num != control.port)
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
     if (tp)
@@ -258,7 +258,7 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
         r->phase = PHASE_PROCESS;
         r->end_ns = 0;
     }
-    charge(c, t, (__u64)sk, slot, now_ns);
+    charge(c, (__u64)sk, slot, now_ns);
     c->sends_in_windows++;
     if (!r->parsed_ns)
         r->parsed_ns = now_ns;
@@ -270,7 +270,7 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
 
 static __always_inline int send_returned(struct sock *sk, int bytes) {
     RAN(sends);
-    if (sk->__sk_common.skc_num == options.port && bytes > 0)
+    if (sk->__sk_common.skc_num == control.port && bytes > 0)
         sent(sk, 0, bytes);
     return 0;
 }
@@ -319,7 +319,7 @@ static __always_inline int send_begins(const __u64 *registers) {
     struct sending *s = bpf_map_lookup_elem(&sending, &i);
 
     RAN(sends);
-    if (!s || BPF_CORE_READ(sk, __sk_common.skc_num) != options.port)
+    if (!s || BPF_CORE_READ(sk, __sk_common.skc_num) != control.port)
         return 0;
     s->sk = (__u64)sk;
     s->pid = pid;
@@ -395,7 +395,7 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     if (!r || r->sk != c->sk || !has_phases(r) || r->phase != PHASE_PARSE)
         return 0;
     now_ns = bpf_ktime_get_ns();
-    charge(c, t, c->sk, c->slot, now_ns);
+    charge(c, c->sk, c->slot, now_ns);
     r->parsed_ns = now_ns;
     r->phase = PHASE_PROCESS;
     r->is_split = 1;
@@ -445,7 +445,7 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
 
     if (!c)
         return;
-    charge(c, t, 0, 0, bpf_ktime_get_ns());
+    charge(c, 0, 0, bpf_ktime_get_ns());
     if (!r)
         return;
     if (r->bytes_in && at == r->written) {
@@ -512,8 +512,8 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
 }
 
 /* Whether a socket belongs to the port. skc_num may already be 0 at the close, because the port was released. */
-static __always_inline bool is_of_port(struct sock *sk, struct tcp_sock *tp) {
-    return tp && tp->inet_conn.icsk_inet.inet_sport == __builtin_bswap16(options.port) && is_ours(sk);
+static __always_inline bool is_of_port(struct tcp_sock *tp) {
+    return tp && tp->inet_conn.icsk_inet.inet_sport == __builtin_bswap16(control.port) && is_our_tcp(tp);
 }
 
 static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, int old_state, int new_state) {
@@ -563,7 +563,7 @@ static __always_inline int changed_mptcp_state(struct sock *sk, int old_state, i
     __be16 port = 0;
 
     bpf_core_read(&port, sizeof(port), &((struct inet_sock *)sk)->inet_sport);
-    if (port != __builtin_bswap16(options.port) || !is_ours(sk))
+    if (port != __builtin_bswap16(control.port) || !is_ours(sk))
         return 0;
     r = find((__u64)sk, mptcp_hash(sk), &slot);
     if (closes_own_side(old_state, new_state))
@@ -580,7 +580,7 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
     RAN_ATOMICALLY(others);
     if (!tp && sk->sk_protocol == IPPROTO_MPTCP)
         return changed_mptcp_state(sk, old_state, new_state);
-    if (!is_of_port(sk, tp))
+    if (!is_of_port(tp))
         return 0;
     note_seen(sk, old_state, new_state);
     return changed_state(sk, tp, old_state, new_state);
@@ -593,7 +593,7 @@ int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
     struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
     RAN_ATOMICALLY(others);
-    if (!is_of_port(sk, tp) || was_seen(sk, old_state, new_state))
+    if (!is_of_port(tp) || was_seen(sk, old_state, new_state))
         return 0;
     return changed_state(sk, tp, old_state, new_state);
 }
@@ -603,7 +603,7 @@ int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(on_retransmit, const struct sock *sk) {
     RAN_ATOMICALLY(others);
-    if (sk->__sk_common.skc_num == options.port && is_ours(sk))
+    if (sk->__sk_common.skc_num == control.port && is_ours(sk))
         COUNT(RETRANSMITS);
     return 0;
 }
@@ -617,7 +617,7 @@ int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
         /* A closed socket has already released its port. */
         struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-        if (tp ? !is_of_port(sk, tp) : sk->__sk_common.skc_num != options.port || !is_ours(sk))
+        if (tp ? !is_of_port(tp) : sk->__sk_common.skc_num != control.port || !is_ours(sk))
             return 0;
         /* The connection ends with its reset. */
         if (sk->__sk_common.skc_state == TCP_TIME_WAIT)
@@ -625,10 +625,10 @@ int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
     } else {
         __be16 ports[2] = {};
 
-        if (!segment || (options.netns_inum && segment->dev->nd_net.net->ns.inum != options.netns_inum))
+        if (!segment || (control.netns_inum && BPF_CORE_READ(segment, dev, nd_net.net, ns.inum) != control.netns_inum))
             return 0;
         bpf_probe_read_kernel(ports, sizeof(ports), segment->head + segment->transport_header);
-        if (ports[1] != __builtin_bswap16(options.port))
+        if (ports[1] != __builtin_bswap16(control.port))
             return 0;
     }
     COUNT(RESETS_SENT);
@@ -638,7 +638,7 @@ int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
 SEC("tp_btf/tcp_receive_reset")
 int BPF_PROG(on_receive_reset, const struct sock *sk) {
     RAN_ATOMICALLY(others);
-    if (sk->__sk_common.skc_num == options.port && is_ours(sk))
+    if (sk->__sk_common.skc_num == control.port && is_ours(sk))
         COUNT(RESETS_RECEIVED);
     return 0;
 }

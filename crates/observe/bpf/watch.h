@@ -134,15 +134,12 @@ struct run_row {
 /* Fixed before the programs are loaded: the verifier sees constants. */
 struct watch_options {
     __u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 if unused */
-    __u32 netns_inum;                          /* network namespace of the port; 0 = any */
     __u32 slots_mask;                          /* number of slots in the table of requests, minus 1 */
     __u32 state_bank;                          /* bank of rows for the state hook: the number of possible CPUs */
     __s32 split_syscalls[SYSCALLS];            /* numbers of the system calls that end the parse phase; -1 if unused */
     __s32 read_syscalls[READ_SYSCALLS];        /* read, recvfrom, readv, recvmsg */
     __u32 time_wait_jiffies;                   /* duration of TIME_WAIT */
     __u32 time_wait_shift;                     /* log2 of the jiffies in a step of the timer wheel for that duration */
-    __u16 port;
-    __u16 reserved;
 };
 
 /* Number of the granted samples that were taken. */
@@ -166,6 +163,8 @@ struct control {
     __u32 looks_granted; /* reads that may be sampled, since attach; grows */
     __u32 by_thread;     /* whether phases are summed by thread; not in windows of probes, which change the times */
     __u32 counts;        /* whether requests that begin now are counted */
+    __u32 port;          /* the watched port */
+    __u32 netns_inum;    /* network namespace of the port; 0 = any */
     __u32 reserved;
 };
 

@@ -105,11 +105,10 @@ fn the_output_of_doctor_is_right_for_each_command_at_each_privilege_level() {
         let has_path = has("network namespaces") && (has("netem") || has("TUN devices"));
         works_or_is_refused(&run(&["wan", "--quiet", "--delay", "1ms", "--", "true"]), has_path, &what("wan --delay"));
 
-        // The server has no load, so a sampler finds no sample.
+        // The server has no load, so a sampler finds no sample. Its workers belong to the user without rights.
         let profiled = run(&["profile", &port, "--duration", "200ms"]).exits_with(1);
         let is_sampled = profiled.err.contains("no sample fell");
-        let may_sample = ["sampling of the kernel", "kernel symbols", "processes of other users"].into_iter().all(has);
-        assert_eq!(is_sampled, may_sample, "{}: {}", what("profile"), profiled.err);
+        assert_eq!(is_sampled, has("sampling of the kernel"), "{}: {}", what("profile"), profiled.err);
         works_or_is_refused(&profiled, false, &what("profile"));
     }
 }

@@ -64,22 +64,27 @@ fn a_group_without_matches_is_an_error_and_missing_traffic_is_a_doubt() {
 }
 
 #[test]
-fn hidden_symbols_are_reported_with_the_setting_that_hides_them() {
+fn functions_of_the_kernel_are_named_where_its_list_of_symbols_is_hidden() {
     skip_unless!(is_root(), "needs root, to mount another list of symbols");
     skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
     let server = Busy::start(true);
     if !can_profile(&server) {
         return;
     }
+    let over = server.is_over.clone();
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            std::fs::metadata("/proc/self/stat").ok();
+        }
+    });
     let dir = open_dir();
     let hidden = dir.path().join("kallsyms");
     let lines = ["tcp_sendmsg", "ip_queue_xmit", "__netif_receive_skb"];
     let text: String = lines.iter().map(|name| format!("0000000000000000 T {name}\n")).collect();
     std::fs::write(&hidden, text).expect("a folder of our own");
     let line = format!("mount --bind '{}' /proc/kallsyms && exec \"$@\"", hidden.display());
-    run(&mut unshared(&line, &["profile", &server.port, "--duration", "1s"]))
-        .exits_with(1)
-        .complains_of(&["kptr_restrict"]);
+    let said = run(&mut unshared(&line, &["profile", &server.port, "--duration", "1s"])).exits_with(0);
+    assert!(said.out.contains("statx"), "{}", said.out);
 }
 
 #[test]

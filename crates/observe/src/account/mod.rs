@@ -13,7 +13,7 @@ use crate::namespace::needs_hosts_process_ids;
 use crate::outgoing::name_of;
 use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessTable};
-use crate::profile::symbols::KernelSymbols;
+use crate::profile::symbols;
 use crate::sock_diag::Scope;
 use crate::watch::kernel_has_send_events;
 use calls::arguments;
@@ -51,7 +51,6 @@ pub struct Accountant {
     walk: Link,
     object: Object,
     members: Members,
-    symbols: KernelSymbols,
     sockets: Option<PortReader>,
     /// Whether a process of the server listens at an address that it calls.
     is_own: BTreeMap<String, bool>,
@@ -67,8 +66,7 @@ impl std::fmt::Debug for Accountant {
     }
 }
 
-fn load(switch: &'static str, has_calls: bool, symbols: &KernelSymbols) -> Result<Object, Refusal> {
-    let wakeup = symbols.address_of("hrtimer_wakeup").unwrap_or(0);
+fn load(switch: &'static str, has_calls: bool, wakeup: u64) -> Result<Object, Refusal> {
     bpf::load(bpf::ACCOUNT, |open| {
         bpf::set_constants(open, ".rodata.wakeup", &wakeup)?;
         bpf::set_constants(open, ".rodata.calls", &arguments::<KNOWN_CALLS>())?;
@@ -93,12 +91,12 @@ impl Accountant {
         // The event has a fourth argument since Linux 5.18; the verifier of older kernels refuses programs that read
         // it.
         let has_calls = kernel_has_send_events();
-        let symbols = KernelSymbols::read().unwrap_or_default();
-        let newer = load("on_account_switch", has_calls, &symbols).map(|object| ("on_account_switch", object));
+        let wakeup = symbols::address_of("hrtimer_wakeup").unwrap_or(0);
+        let newer = load("on_account_switch", has_calls, wakeup).map(|object| ("on_account_switch", object));
         let (switch, object) = match newer {
             Ok(loaded) => loaded,
             Err(refusal) if refusal.is_permission() => return Err(refusal),
-            Err(_) => ("on_older_switch", load("on_older_switch", has_calls, &symbols)?),
+            Err(_) => ("on_older_switch", load("on_older_switch", has_calls, wakeup)?),
         };
         let links = FOLLOWERS.into_iter().map(|name| bpf::attach(&object, name)).collect::<Result<_, _>>()?;
         let why_no_backends =
@@ -114,7 +112,6 @@ impl Accountant {
             walk,
             object,
             members: Members::default(),
-            symbols,
             sockets: None,
             is_own: BTreeMap::new(),
             port,
@@ -201,7 +198,7 @@ impl Accountant {
         let ended = std::mem::take(&mut self.in_window);
         std::thread::spawn(move || drop(ended));
         self.expect(Duration::from_nanos(gate.ended_ns.saturating_sub(gate.opened_ns).max(1)));
-        let mut account = reading::read(&self.object, &gate, &self.symbols, table)?;
+        let mut account = reading::read(&self.object, &gate, table)?;
         if self.looks_for_calls {
             self.has_backends = !account.backends.is_empty();
         }

@@ -7,7 +7,6 @@ use crate::outgoing::{is_of_system, name_of};
 use crate::processes::{ProcessTable, living_thread};
 use crate::profile::names::Names;
 use crate::profile::sampler::{frames, stacks};
-use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::Object;
 use record::PlainText;
 use record::account::{
@@ -47,7 +46,7 @@ const MAX_DESCRIPTORS: usize = 4096;
 const LEAST_UNANSWERED: u8 = 8;
 
 /// The account of the window that has just ended.
-pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &ProcessTable) -> Result<Account, Refusal> {
+pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Account, Refusal> {
     let sums: Sums = bpf::variable(object, ".bss.sums")?;
     let clocks: Vec<CpuClock> = bpf::variables(object, ".bss.clocks")?;
     let clocks = clocks.iter().filter(|clock| clock.window == gate.window);
@@ -56,7 +55,7 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
     let mut outgoing: Vec<(u64, Outgoing)> = bpf::entries(object, "outgoing")?;
     outgoing.retain(|(_, one)| one.window == gate.window);
     let mut naming = Naming {
-        names: Names::new(symbols),
+        names: Names::new(Some(object)),
         table,
         files: HashMap::new(),
         stacks: stacks(object, "wait_stacks", |stack: &StackRecord| frames(stack.count, &stack.frames))?,

@@ -54,6 +54,12 @@ impl<T: Shared> Mapped<T> {
         unsafe { self.start.add(index).write_volatile(value) }
     }
 
+    /// Sets all bytes to 0.
+    pub fn clear(&self) {
+        // SAFETY: exactly the mapping, which is writable; 0 is a value of a `Shared` type.
+        unsafe { self.start.cast::<u8>().write_bytes(0, self.bytes) }
+    }
+
     /// Copies of all values.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         (0..self.len).map(|index| self.get(index))

@@ -1,9 +1,8 @@
-use super::{Capability, line};
+use super::Capability;
 use crate::proc_text::parse_thread_account;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapHandle, MapType};
 use std::fs;
-use std::io;
 
 pub fn thread_accounts() -> Capability {
     let account = fs::read("/proc/thread-self/schedstat").ok().and_then(|text| parse_thread_account(&text));
@@ -113,21 +112,4 @@ pub fn exact_layers() -> Capability {
              CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
         ),
     }
-}
-
-pub fn symbols() -> Capability {
-    let name = "kernel symbols";
-    let first = fs::File::open("/proc/kallsyms").and_then(|mut file| {
-        let mut bytes = [0u8; 64];
-        let count = io::Read::read(&mut file, &mut bytes)?;
-        Ok(bytes[..count].iter().take_while(|byte| **byte != b' ').any(|digit| *digit != b'0'))
-    });
-    let level = line("/proc/sys/kernel/kptr_restrict").unwrap_or_else(|| "unknown".into());
-    let detail = format!("kernel.kptr_restrict = {level}");
-    Capability::of(
-        name,
-        first.is_ok_and(|shows_addresses| shows_addresses),
-        detail,
-        "functions of the kernel cannot be named: run it as root with 'sysctl kernel.kptr_restrict=1'",
-    )
 }

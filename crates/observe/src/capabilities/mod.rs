@@ -28,7 +28,6 @@ pub fn capabilities() -> Vec<Capability> {
         kernel::requests,
         kernel::sampling,
         kernel::exact_layers,
-        kernel::symbols,
     ]
     .iter()
     .map(|look| look())

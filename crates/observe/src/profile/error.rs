@@ -1,4 +1,3 @@
-use super::symbols::SymbolsError;
 use std::io;
 
 /// An error of the profile. The message is one sentence with the cause and the remedy.
@@ -6,8 +5,8 @@ use std::io;
 pub enum ProfileError {
     /// Permission to load programs or to open events is missing.
     #[error(
-        "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog \
-         (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
+        "sampling the kernel is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap \
+         cap_bpf,cap_perfmon+ep straingauge)"
     )]
     NotPermitted,
     /// The kernel refused a program.
@@ -19,9 +18,9 @@ pub enum ProfileError {
     /// No CPU has a timer.
     #[error("cannot sample by the CPU clock: {0}")]
     NoClock(io::Error),
-    /// The kernel's functions cannot be named.
-    #[error(transparent)]
-    Symbols(#[from] SymbolsError),
+    /// The kernel does not list its functions.
+    #[error("cannot read /proc/kallsyms ({0}): the kernel needs CONFIG_KALLSYMS")]
+    Symbols(io::Error),
     /// No process listens.
     #[error(
         "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one \

@@ -1,45 +1,50 @@
-//! Names addresses: those of the kernel by kallsyms, those of the server by blazesym from its executables and
+//! Names addresses: those of the kernel by the kernel itself, those of the server by blazesym from its executables and
 //! libraries, or /tmp/perf-PID.map of just-in-time compilers.
 
-use super::symbols::KernelSymbols;
+use crate::bpf::types::names::KernelName;
+use crate::bpf::{self, Refusal};
 use crate::maps::{self, Mapping};
 use crate::processes::living_thread;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use libbpf_rs::{Object, ProgramInput};
 use record::PlainText;
 use record::profile::Frame;
 use std::collections::HashMap;
 
 /// Maximum length of a name, because C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
+/// Addresses that the kernel names at once: `NAMED_AT_ONCE` of `bpf/names.h`.
+const NAMED_AT_ONCE: usize = 64;
 
 /// Names of addresses, each looked up once.
-pub struct Names<'s> {
-    symbols: &'s KernelSymbols,
+pub struct Names<'o> {
+    object: Option<&'o Object>,
     kernel: HashMap<u64, Frame>,
     user: HashMap<(u32, u64), Option<Frame>>,
     symbolizer: Symbolizer,
 }
 
-impl<'s> Names<'s> {
-    pub fn new(symbols: &'s KernelSymbols) -> Self {
-        Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
+impl<'o> Names<'o> {
+    /// Uses the program of `bpf/names.h` in `object`; without one, functions of the kernel stay unknown.
+    pub fn new(object: Option<&'o Object>) -> Self {
+        Names { object, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
 
     /// Names a kernel stack, innermost first.
     pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
-        let symbols = self.symbols;
-        let name = |address: u64| match symbols.at(address) {
-            Some(function) => Frame {
-                function: clean(&function.name),
-                module: function.module.as_deref().map(clean),
-                is_kernel: true,
-            },
-            // The kernel lists its functions; other addresses are code compiled at run time, e.g. BPF programs.
-            None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
-        };
-        places(addresses).map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone()).collect()
+        // 0 would end the program's list.
+        let is_new = |address: &u64| *address != 0 && !self.kernel.contains_key(address);
+        let mut new: Vec<u64> = places(addresses).filter(is_new).collect();
+        new.sort_unstable();
+        new.dedup();
+        for some in new.chunks(NAMED_AT_ONCE) {
+            let named = self.object.and_then(|object| named(object, some).ok()).unwrap_or_default();
+            self.kernel.extend(named.iter().map(|one| (one.address, kernel_frame(one))));
+        }
+        let frame = |address: u64| self.kernel.get(&address).cloned();
+        places(addresses).map(|address| frame(address).unwrap_or_else(|| unknown(true))).collect()
     }
 
     /// Looks up the names in a process's user stacks, while it lives.
@@ -76,13 +81,39 @@ impl<'s> Names<'s> {
     /// an address outside all functions.
     pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
         let known = |address: u64| self.user.get(&(pid, address)).cloned().flatten();
-        let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };
         let mut frames = Vec::new();
         let mut places = places(addresses);
-        frames.extend(places.next().map(|first| known(first).unwrap_or_else(unknown)));
+        frames.extend(places.next().map(|first| known(first).unwrap_or_else(|| unknown(false))));
         frames.extend(places.map_while(known));
         frames
     }
+}
+
+/// Lets the kernel name up to [`NAMED_AT_ONCE`] addresses.
+fn named(object: &Object, addresses: &[u64]) -> Result<Vec<KernelName>, Refusal> {
+    let mut named = [KernelName::default(); NAMED_AT_ONCE];
+    named.iter_mut().zip(addresses).for_each(|(one, address)| one.address = *address);
+    bpf::set_variable(object, ".bss.named", &named)?;
+    bpf::program(object, "name_addresses")?.test_run(ProgramInput::default())?;
+    let mut named = bpf::variables(object, ".bss.named")?;
+    named.truncate(addresses.len());
+    Ok(named)
+}
+
+fn kernel_frame(named: &KernelName) -> Frame {
+    let bytes: Vec<u8> = named.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let (function, module) = match text.split_once(" [") {
+        Some((function, module)) => (function, Some(clean(module.trim_end_matches(']')))),
+        // The kernel knows its functions and its BPF programs, so this is other code compiled at run time.
+        None if text.starts_with("0x") => ("bpf_jit_code", None),
+        None => (&*text, None),
+    };
+    Frame { function: clean(function), module, is_kernel: true }
+}
+
+fn unknown(is_kernel: bool) -> Frame {
+    Frame { function: "[unknown]".into(), module: None, is_kernel }
 }
 
 /// The addresses of a stack's frames, innermost first. All others are return addresses, which may be after the end of
@@ -118,8 +149,7 @@ mod tests {
     #[test]
     fn a_caller_whose_call_never_returns_keeps_its_name() {
         assert_eq!(first(1) + second(1), 5);
-        let symbols = KernelSymbols::default();
-        let mut names = Names::new(&symbols);
+        let mut names = Names::new(None);
         // The return address is within `second`, and just before it.
         let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
         let own = std::process::id();

@@ -54,7 +54,7 @@ pub struct Sampler {
     links: Vec<Link>,
     /// The CPU clock first, then the others in the order of the options.
     pub events: Vec<EventState>,
-    object: Object,
+    pub(super) object: Object,
     members: Members,
     opened_ns: Cell<u64>,
 }
@@ -243,6 +243,8 @@ impl From<Refusal> for ProfileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::names::Names;
+    use crate::profile::symbols;
     use libbpf_rs::MapCore;
 
     const GRACE_PERIODS: usize = 5000;
@@ -285,6 +287,20 @@ mod tests {
         let left = Members::living(&sampler.object).unwrap();
         let now: Vec<_> = left.iter().map(|pid| (pid, Process::now(*pid))).collect();
         panic!("ended processes stay: {now:?} of {own:?} and {expected:?}");
+    }
+
+    #[test]
+    fn the_kernel_names_its_own_addresses() {
+        let Some(sampler) = attached("the_kernel_names_its_own_addresses") else { return };
+        let Some(address) = symbols::address_of("tcp_sendmsg") else {
+            return println!("SKIPPED the_kernel_names_its_own_addresses: the kernel hides them");
+        };
+        let mut names = Names::new(Some(&sampler.object));
+        let named = names.kernel_stack(&[address, address + 1, 2]);
+        let named: Vec<&str> = named.iter().map(|frame| frame.function.as_str()).collect();
+        assert_eq!(named, ["tcp_sendmsg", "tcp_sendmsg", "bpf_jit_code"]);
+        let many: Vec<u64> = (1000..2000).collect();
+        assert!(names.kernel_stack(&many).iter().all(|frame| frame.function == "bpf_jit_code"));
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! The kernel's functions by address, from /proc/kallsyms.
+//! The kernel's list of its functions, /proc/kallsyms. Printing all of it takes the kernel 40 ms, so it is read only
+//! up to what is wanted; the kernel names single addresses itself ([`super::names`]).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Maximum symbols; the largest kernels list 300,000 with all modules.
-const MAX_SYMBOLS: usize = 2_000_000;
+const PATH: &str = "/proc/kallsyms";
+/// Maximum lines; the largest kernels list 300,000 with all modules.
+const MAX_LINES: usize = 2_000_000;
 const MAX_LINE_BYTES: u64 = 1024;
-const LONGEST_FUNCTION_BYTES: u64 = 1 << 20;
-/// Symbols that mark the ends of sections, not functions.
-const END_MARKS: [&str; 4] = ["_etext", "_einittext", "__end_rodata", "_end"];
 
 /// A function's name and its module (`None` for built-in code).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,88 +17,56 @@ pub struct KernelFunction {
     pub module: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum SymbolsError {
-    /// All addresses are 0.
-    #[error(
-        "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as \
-         root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
-    )]
-    Hidden { restrict: String },
-    #[error("cannot read /proc/kallsyms ({0}): the kernel needs CONFIG_KALLSYMS for layers")]
-    Unreadable(io::Error),
-}
-
-#[derive(Debug, Default)]
-pub struct KernelSymbols {
-    addresses: Vec<u64>,
-    functions: Vec<KernelFunction>,
-}
-
-impl KernelSymbols {
-    pub fn read() -> Result<Self, SymbolsError> {
-        let file = File::open("/proc/kallsyms").map_err(SymbolsError::Unreadable)?;
-        let restrict =
-            || std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_else(|_| "unknown".into());
-        Self::parse(BufReader::new(file))
-            .map_err(SymbolsError::Unreadable)?
-            .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
+/// All functions of the kernel and its modules.
+pub fn functions() -> io::Result<Vec<KernelFunction>> {
+    let all = parse(BufReader::new(File::open(PATH)?))?;
+    if all.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it lists no function"));
     }
+    Ok(all)
+}
 
-    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names for an address, the first is kept.
-    /// `None`: all addresses are hidden.
-    fn parse(mut text: impl BufRead) -> io::Result<Option<Self>> {
-        let mut found: Vec<(u64, KernelFunction)> = Vec::new();
-        let mut hidden = 0u64;
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if Read::take(&mut text, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 || found.len() >= MAX_SYMBOLS {
-                break;
-            }
-            match parse_line(&line) {
-                Some((0, _)) => hidden += 1,
-                Some(symbol) => found.push(symbol),
-                None => {}
-            }
+fn parse(text: impl BufRead) -> io::Result<Vec<KernelFunction>> {
+    let mut all = Vec::new();
+    first(text, |line| {
+        all.extend(parse_line(line).map(|(_, function)| function));
+        None::<()>
+    })?;
+    Ok(all)
+}
+
+/// The address of a function of the kernel itself. `None` if there is none, or addresses are hidden.
+pub fn address_of(name: &str) -> Option<u64> {
+    address_in(BufReader::new(File::open(PATH).ok()?), name)
+}
+
+fn address_in(text: impl BufRead, name: &str) -> Option<u64> {
+    let is_it = |function: &KernelFunction| function.module.is_none() && function.name == name;
+    let found = first(text, |line| {
+        let may_be = line.trim_ascii_end().ends_with(name.as_bytes());
+        may_be.then(|| parse_line(line)).flatten().filter(|(_, function)| is_it(function))
+    });
+    found.ok()?.map(|(address, _)| address).filter(|address| *address != 0)
+}
+
+/// The first value that `take` returns for a line.
+fn first<T>(mut text: impl BufRead, mut take: impl FnMut(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    for _ in 0..MAX_LINES {
+        line.clear();
+        if Read::take(&mut text, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+            break;
         }
-        if found.is_empty() {
-            return if hidden > 0 {
-                Ok(None)
-            } else {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "it lists no function"))
-            };
+        let taken = take(&line);
+        if taken.is_some() {
+            return Ok(taken);
         }
-        found.sort_by_key(|(address, _)| *address);
-        found.dedup_by_key(|(address, _)| *address);
-        let (addresses, functions) = found.into_iter().unzip();
-        Ok(Some(KernelSymbols { addresses, functions }))
     }
-
-    /// The function that contains `address`. `None` below the first function, and for generated code after the
-    /// kernel's own code and outside of modules.
-    pub fn at(&self, address: u64) -> Option<&KernelFunction> {
-        let after = self.addresses.partition_point(|start| *start <= address);
-        let index = after.checked_sub(1)?;
-        let function = self.functions.get(index)?;
-        // Sizes are not listed, but no function is this long.
-        let is_beyond =
-            address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
-        (!is_beyond).then_some(function)
-    }
-
-    /// The address of a function of the kernel itself.
-    pub fn address_of(&self, name: &str) -> Option<u64> {
-        let is_it = |function: &KernelFunction| function.module.is_none() && function.name == name;
-        self.functions.iter().position(is_it).map(|index| self.addresses[index])
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &KernelFunction> {
-        self.functions.iter()
-    }
+    Ok(None)
 }
 
-/// Parses a line if it is a function, except the padding that precedes functions on some kernels.
+/// Parses a line, `ADDRESS TYPE NAME [MODULE]`, if it is a function, except the padding that precedes functions on
+/// some kernels.
 fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
     // The second word shows that most lines are data; skip them early.
     let (address, rest) = line.split_at_checked(line.iter().position(|byte| *byte == b' ')?)?;
@@ -120,30 +87,25 @@ mod tests {
     use proptest::prelude::*;
 
     const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t __pfx_tcp_ack\nffffffff81000020 t tcp_ack\n\
-        ffffffff81000020 t aliased\nffffffffc0000000 t veth_xmit\t[veth]\nffffffff82000000 D some_data\nnonsense\n";
+        ffffffffc0000000 t veth_xmit\t[veth]\nffffffff82000000 D some_data\nnonsense\n";
 
     #[test]
-    fn an_address_inside_a_function_finds_it() {
-        let symbols = KernelSymbols::parse(TEXT.as_bytes()).unwrap().unwrap();
-        assert_eq!(symbols.at(0xffff_ffff_8100_0025).unwrap().name, "tcp_ack");
-        assert_eq!(symbols.at(0xffff_ffff_c000_0001).unwrap().module.as_deref(), Some("veth"));
-        assert!(symbols.at(5).is_none());
-        assert!(symbols.at(0xffff_ffff_c800_0000).is_none(), "generated code after the last module");
-    }
-
-    #[test]
-    fn hidden_addresses_are_distinguished_from_an_empty_file() {
-        let hidden = "0000000000000000 T _stext\n0000000000000000 t tcp_ack\n";
-        assert!(KernelSymbols::parse(hidden.as_bytes()).unwrap().is_none());
-        assert!(KernelSymbols::parse("".as_bytes()).is_err());
-        let sentence = SymbolsError::Hidden { restrict: "2".into() }.to_string();
-        assert!(sentence.contains("kptr_restrict = 2") && sentence.contains("CAP_SYSLOG"), "{sentence}");
+    fn functions_are_listed_with_their_modules_and_found_by_name() {
+        let named =
+            |name: &str, module: Option<&str>| KernelFunction { name: name.into(), module: module.map(str::to_string) };
+        let all = [named("_stext", None), named("tcp_ack", None), named("veth_xmit", Some("veth"))];
+        assert_eq!(parse(TEXT.as_bytes()).unwrap(), all);
+        assert_eq!(address_in(TEXT.as_bytes(), "tcp_ack"), Some(0xffff_ffff_8100_0020));
+        for missing in ["ack", "veth_xmit", "some_data"] {
+            assert_eq!(address_in(TEXT.as_bytes(), missing), None, "{missing}");
+        }
+        assert_eq!(address_in("0000000000000000 t tcp_ack\n".as_bytes(), "tcp_ack"), None, "hidden");
     }
 
     proptest! {
         #[test]
         fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = KernelSymbols::parse(text.as_slice());
+            let _ = (parse(text.as_slice()), address_in(text.as_slice(), "a"));
         }
     }
 }

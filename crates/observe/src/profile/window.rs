@@ -7,7 +7,7 @@ use super::names::Names;
 use super::result::{self, Denominators};
 use super::sampler::{Sampler, SamplerOptions};
 use super::samples::{BLOCKS, Interrupts};
-use super::symbols::KernelSymbols;
+use super::symbols;
 use crate::account::Accountant;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
@@ -60,7 +60,6 @@ impl ProfileOptions {
 pub struct Profiler {
     options: ProfileOptions,
     server: ServerProcess,
-    symbols: KernelSymbols,
     sampler: Sampler,
     group: ServerGroup,
     table: ProcessTable,
@@ -85,8 +84,7 @@ impl Profiler {
     pub fn attach(options: ProfileOptions) -> Result<Self, ProfileError> {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
-        let symbols = KernelSymbols::read()?;
-        check_patterns(&options.groups, &symbols)?;
+        check_patterns(&options.groups)?;
         let sampler = Sampler::attach(&SamplerOptions {
             port: options.port,
             netns_inode: namespace_number(Some(server.pid)),
@@ -97,7 +95,6 @@ impl Profiler {
             group: ServerGroup::new(server.sharing.iter().copied(), None),
             options,
             server,
-            symbols,
             sampler,
             table: ProcessTable::default(),
             machine: MachineReader::open()?,
@@ -178,7 +175,7 @@ impl Profiler {
         self.sampler.forget()?;
         self.admit()?;
         let rule = Rule::built_in();
-        let mut names = Names::new(&self.symbols);
+        let mut names = Names::new(Some(&self.sampler.object));
         let stacks = attribute(&raw, &mut names, rule);
         let samples = result::sums(&stacks);
         if samples.in_server() + samples.server() == 0 {
@@ -306,15 +303,19 @@ pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Pro
 }
 
 /// Reports at once a kernel pattern that matches no function.
-fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(), ProfileError> {
-    for group in groups {
-        for pattern in group.patterns.iter().filter(|pattern| !pattern.is_user()) {
-            if !symbols.iter().any(|function| pattern.matches(&function.name, false)) {
-                return Err(ProfileError::UnknownPattern { group: group.name.clone(), pattern: pattern.to_string() });
-            }
-        }
+fn check_patterns(groups: &[FunctionGroup]) -> Result<(), ProfileError> {
+    let all = groups.iter().flat_map(|group| group.patterns.iter().map(move |pattern| (group, pattern)));
+    let patterns: Vec<_> = all.filter(|(_, pattern)| !pattern.is_user()).collect();
+    if patterns.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let functions = symbols::functions().map_err(ProfileError::Symbols)?;
+    match patterns.iter().find(|(_, pattern)| !functions.iter().any(|one| pattern.matches(&one.name, false))) {
+        Some((group, pattern)) => {
+            Err(ProfileError::UnknownPattern { group: group.name.clone(), pattern: pattern.to_string() })
+        }
+        None => Ok(()),
+    }
 }
 
 fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<Doubt> {

@@ -1,13 +1,12 @@
 //! Measures the cost of an event on a connection of this process to itself.
 //!
-//! The same programs are loaded for a private port, and a thread writes to itself over loopback and reads it back,
-//! with and without the hook, in turns; then on another port, whose events the programs reject. In such a tight loop
+//! The programs watch a private port first, and a thread writes to itself over loopback and reads it back, with and
+//! without the hook, in turns; then on another port, whose events the programs reject. In such a tight loop
 //! all data is in the caches, so the cost for a server is about twice as high, by measurements with servers. The
 //! result is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
 
 use super::error::WatchError;
-use super::kernel::KernelHooks;
-use super::programs::{PortOptions, Programs};
+use super::programs::Programs;
 use crate::cpu_clock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -36,10 +35,10 @@ pub struct EventCosts {
 }
 
 /// Measures the costs. Takes about 100 ms, a few times that on a busy machine.
-pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
+pub fn measure(programs: &mut Programs) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
-    let mut programs = Programs::load(hooks, &PortOptions { events_alone: true, ..PortOptions::smallest(own.port) })?;
+    programs.watch(own.port, 0);
     let (mut counting, mut timing) = (Vec::new(), Vec::new());
     let (mut away, mut away_in_window) = (Vec::new(), Vec::new());
     own.exchanges().map_err(io)?;
@@ -65,7 +64,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
     Ok(EventCosts {
         receive_ns: (median(counting) - away_ns).max(0.0),
-        send_ns: in_window / 2.0 / f64::from(hooks.runs_per_send()),
+        send_ns: in_window / 2.0 / f64::from(programs.hooks.runs_per_send()),
         window_receive_ns: in_window / 2.0,
         away_ns,
     })

@@ -4,11 +4,12 @@ use super::error::WatchError;
 use crate::bpf;
 use crate::bpf::members::FOLLOWERS;
 use libbpf_rs::OpenObject;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Typedef};
+use memchr::memmem;
 use record::watch::counters::Source;
+use std::sync::OnceLock;
 
 const ON_SENDMSG: &str = "on_sendmsg";
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveHook {
@@ -40,9 +41,20 @@ pub struct KernelHooks {
 }
 
 impl KernelHooks {
+    /// The hooks of the running kernel, whose types are read once.
     pub fn detect() -> Result<Self, WatchError> {
-        let types = Btf::from_vmlinux().map_err(|error| WatchError::NoTypes(error.to_string()))?;
-        let has_event = |name: &str| types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some();
+        static KNOWN: OnceLock<KernelHooks> = OnceLock::new();
+        match KNOWN.get() {
+            Some(hooks) => Ok(*hooks),
+            None => Self::read().map(|hooks| *KNOWN.get_or_init(|| hooks)),
+        }
+    }
+
+    fn read() -> Result<Self, WatchError> {
+        let types = std::fs::read(TYPES).map_err(|error| WatchError::NoTypes(error.to_string()))?;
+        // Searching for names is quicker than parsing all types.
+        let has = |name: &str| memmem::find(&types, format!("\0{name}\0").as_bytes()).is_some();
+        let has_event = |name: &str| has(&format!("btf_trace_{name}"));
         if !has_event("inet_sock_set_state") {
             return Err(WatchError::MissingHook("tracepoint inet_sock_set_state"));
         }
@@ -56,10 +68,7 @@ impl KernelHooks {
         let send = if has_event("sock_send_length") {
             SendHook::Length
         } else {
-            SendHook::Return {
-                has_sendpage: types.type_by_name::<Func<'_>>("tcp_sendpage").is_some(),
-                is_probed: !can_hook_functions(),
-            }
+            SendHook::Return { has_sendpage: has("tcp_sendpage"), is_probed: !can_hook_functions() }
         };
         Ok(KernelHooks {
             receive,

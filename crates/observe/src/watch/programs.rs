@@ -19,29 +19,22 @@ pub const WAYS: u32 = 4;
 
 #[derive(Debug, Clone, Copy)]
 pub struct PortOptions {
-    pub port: u16,
-    pub netns_inum: u32,
     /// Upper ends of the size classes.
     pub class_below_bytes: [u64; SIZE_CLASSES - 1],
     /// Slots of the table of connections; rounded up to a power of two.
     pub slots: u32,
     pub has_boundaries: bool,
-    /// Only the programs of an event, to measure its cost; connections and system calls are not observed.
-    pub events_alone: bool,
     /// Maximum clients with sockets in TIME_WAIT that are tracked individually.
     pub waiting_clients: u32,
 }
 
 impl PortOptions {
-    /// Options for trying the programs: the smallest tables, one size class, any namespace.
-    pub fn smallest(port: u16) -> PortOptions {
+    /// Options for trying the programs: the smallest tables, one size class.
+    pub fn smallest() -> PortOptions {
         PortOptions {
-            port,
-            netns_inum: 0,
             class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
             slots: 16,
             has_boundaries: false,
-            events_alone: false,
             waiting_clients: 16,
         }
     }
@@ -82,7 +75,6 @@ impl Programs {
         let slots = options.slots.clamp(WAYS, 1 << 20).next_power_of_two();
         let fixed = ProgramOptions {
             class_below_bytes: options.class_below_bytes,
-            netns_inum: options.netns_inum,
             slots_mask: slots - 1,
             state_bank: cpus as u32,
             split_syscalls: split_syscalls(),
@@ -90,17 +82,13 @@ impl Programs {
                 .map(|call| call as i32),
             time_wait_jiffies: wheel.minute as u32,
             time_wait_shift: wheel.shift,
-            port: options.port,
-            reserved: 0,
         };
         let rows = (cpus + 1) * SIZE_CLASSES;
         let mut used = vec![hooks.receive_program()];
         used.extend(hooks.send_programs());
         used.extend(hooks.window_programs());
-        if !options.events_alone {
-            used.extend(hooks.always());
-            used.extend(["on_syscall", "sweep", "end_counting", "forget_waiting", "moment"]);
-        }
+        used.extend(hooks.always());
+        used.extend(["on_syscall", "sweep", "end_counting", "forget_waiting", "moment"]);
         if options.has_boundaries {
             used.push("on_boundary");
         }
@@ -123,7 +111,7 @@ impl Programs {
             bpf::set_constants(open, ".rodata.options", &fixed)
         };
         let object = bpf::load(bpf::WATCH, prepare)?;
-        let programs = Programs {
+        Ok(Programs {
             counts: bpf::mapped(&object, ".bss.counts", 1)?,
             classes: bpf::mapped(&object, "classes", rows)?,
             phases: bpf::mapped(&object, "phases", rows)?,
@@ -144,9 +132,19 @@ impl Programs {
             hooks,
             wheel,
             looked: 0,
-        };
-        programs.sum_by_thread(true);
-        Ok(programs)
+        })
+    }
+
+    /// Watches this port in the network namespace with this number (0 = any), and forgets earlier counts. Call it while
+    /// no program is attached.
+    pub fn watch(&self, port: u16, netns_inum: u32) {
+        self.counts.clear();
+        self.classes.clear();
+        self.phases.clear();
+        self.threads.clear();
+        self.requests.clear();
+        self.runs.clear();
+        self.control.set(0, Control { port: port.into(), netns_inum, by_thread: 1, ..Control::default() });
     }
 
     /// Attaches the programs for connections: states, resets, retransmissions.
@@ -338,7 +336,7 @@ impl Programs {
 /// tells why they are not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
-    let mut programs = Programs::load(hooks, &PortOptions::smallest(0))?;
+    let mut programs = Programs::load(hooks, &PortOptions::smallest())?;
     programs.attach_states()?;
     programs.attach_receive()?;
     let windows = match programs.open_window(1, false) {
@@ -430,8 +428,8 @@ mod tests {
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
         let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let hooks = KernelHooks::detect().expect("types");
-        let options = PortOptions::smallest(ours.local_addr().unwrap().port());
-        let mut programs = Programs::load(hooks, &options).expect("root may load them");
+        let mut programs = Programs::load(hooks, &PortOptions::smallest()).expect("root may load them");
+        programs.watch(ours.local_addr().unwrap().port(), 0);
         programs.attach_states().unwrap();
         programs.attach_receive().unwrap();
         programs.open_window(1, true).unwrap();

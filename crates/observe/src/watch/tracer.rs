@@ -91,20 +91,18 @@ impl Tracer {
         if options.reads_by_position {
             hooks.receive = ReceiveHook::Position;
         }
-        let costs = calibration::measure(hooks)?;
         let slots = slots(options.room, connections);
         let mut programs = Programs::load(
             hooks,
             &PortOptions {
-                port: options.port,
-                netns_inum,
                 class_below_bytes: options.classes.upper_ends(),
                 slots,
                 has_boundaries: options.pack.is_some(),
-                events_alone: false,
                 waiting_clients: MOST_WAITING_CLIENTS,
             },
         )?;
+        let costs = calibration::measure(&mut programs)?;
+        programs.watch(options.port, netns_inum);
         programs.attach_states()?;
         // Several readings within a tick show where it begins.
         for _ in 0..WHEEL_READINGS {

@@ -27,7 +27,7 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         instruction_shift: 3,
         // One of the CPUs is offline, as in machines that can be extended.
         parameters: "tsc=reliable clocksource=tsc no_timer_check possible_cpus=2",
-        prepare: "busybox ip link set lo up\necho 0 > /proc/sys/kernel/kptr_restrict",
+        prepare: "busybox ip link set lo up",
         memory_mib: 768,
         limit: Duration::from_secs(420),
     });

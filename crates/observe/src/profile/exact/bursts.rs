@@ -1,5 +1,5 @@
 use super::calibration;
-use super::programs::Programs;
+use super::programs::{self, Programs};
 use super::result::{self, Burst};
 use crate::cpu_clock;
 use crate::group::ServerGroup;
@@ -7,7 +7,7 @@ use crate::listening::{ServerProcess, server_on_port};
 use crate::namespace::namespace_number;
 use crate::processes::ProcessTable;
 use crate::profile::error::ProfileError;
-use crate::profile::symbols::KernelSymbols;
+use crate::profile::symbols;
 use record::boundaries;
 use record::profile::exact::{ExactProfile, HookCosts, Machine};
 use record::time::monotonic_ns;
@@ -52,11 +52,13 @@ impl ExactProfiler {
     pub fn attach(options: BurstOptions) -> Result<Self, ProfileError> {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
-        let symbols = KernelSymbols::read()?;
+        // The kernel verifies all programs before it refuses to attach the first one.
+        programs::try_out()?;
+        let functions = symbols::functions().map_err(ProfileError::Symbols)?;
         let bare_call_ns = calibration::bare_call_ns();
         let began = Instant::now();
         let mut programs =
-            Programs::load(boundaries::built_in(), &symbols, options.port, namespace_number(Some(server.pid)))?;
+            Programs::load(boundaries::built_in(), &functions, options.port, namespace_number(Some(server.pid)))?;
         programs.attach_tracepoints()?;
         let costs = calibration::measure(&mut programs, bare_call_ns)?;
         programs.attach_functions()?;

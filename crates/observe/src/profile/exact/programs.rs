@@ -8,7 +8,7 @@ use crate::namespace::needs_hosts_process_ids;
 use crate::processes::Process;
 use crate::profile::error::ProfileError;
 use crate::profile::sampler;
-use crate::profile::symbols::KernelSymbols;
+use crate::profile::symbols::KernelFunction;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput};
 use record::boundaries::Boundary;
@@ -83,14 +83,14 @@ impl Programs {
     /// Loads a pair for every boundary function of this kernel, for the server's port in its network namespace.
     pub fn load(
         boundaries: &[Boundary],
-        symbols: &KernelSymbols,
+        functions: &[KernelFunction],
         port: u16,
         netns_inode: u32,
     ) -> Result<Self, ProfileError> {
         needs_hosts_process_ids()?;
         let btf = Btf::from_vmlinux().map_err(|error| ProfileError::ExactNotPossible(error.to_string()))?;
         let known: HashMap<&str, Option<&str>> =
-            symbols.iter().map(|function| (function.name.as_str(), function.module.as_deref())).collect();
+            functions.iter().map(|function| (function.name.as_str(), function.module.as_deref())).collect();
         let mut unhooked = Vec::new();
         let mut wanted: Vec<Boundary> = Vec::new();
         for boundary in boundaries {
@@ -114,7 +114,7 @@ impl Programs {
         // The kernel may refuse a function (inlined, too many arguments, not traceable). The loader names the
         // program, and the others are loaded without it.
         loop {
-            match load_once(&wanted, &optional, port, netns_inode) {
+            match load_once(&wanted, Some(&optional), port, netns_inode) {
                 Ok(object) => {
                     return Ok(Programs { optional, unhooked, ..Programs::of(object, wanted) });
                 }
@@ -230,27 +230,30 @@ impl std::fmt::Debug for Programs {
     }
 }
 
-/// Why an exact profile is not possible on this machine, if so. Tries a pair of programs on an empty kernel function.
+/// Tries a pair of programs on an empty kernel function.
+pub fn try_out() -> Result<(), ProfileError> {
+    needs_hosts_process_ids()?;
+    let object = load_once(&[], None, 0, 0).map_err(refusal)?;
+    Programs::of(object, Vec::new()).attach_empty_functions(1)
+}
+
+/// Why an exact profile is not possible on this machine, if so.
 pub fn why_not_possible() -> Option<String> {
-    let attempt = || -> Result<(), ProfileError> {
-        needs_hosts_process_ids()?;
-        let object = load_once(&[], &[], 0, 0).map_err(refusal)?;
-        Programs::of(object, Vec::new()).attach_empty_functions(1)
-    };
-    attempt().err().map(|error| match error {
+    try_out().err().map(|error| match error {
         ProfileError::ExactNotPossible(why) => why.replace('\n', " "),
         other => other.to_string(),
     })
 }
 
-fn load_once(wanted: &[Boundary], optional: &[&str], port: u16, netns: u32) -> Result<Object, Refusal> {
+/// `optional`: the programs of [`OPTIONAL`] to load; `None`: no programs of tracepoints at all.
+fn load_once(wanted: &[Boundary], optional: Option<&[&str]>, port: u16, netns: u32) -> Result<Object, Refusal> {
     bpf::load(bpf::EXACT, |open| prepare(open, wanted, optional, port, netns))
 }
 
 fn prepare(
     open: &mut OpenObject,
     wanted: &[Boundary],
-    optional: &[&str],
+    optional: Option<&[&str]>,
     port: u16,
     netns: u32,
 ) -> Result<(), libbpf_rs::Error> {
@@ -268,11 +271,11 @@ fn prepare(
                 Some(function) => program.set_attach_target(0, Some((*function).to_string()))?,
                 None => program.set_autoload(false),
             }
-        } else if let Some(section) = name.strip_suffix("_begins").or(name.strip_suffix("_ends"))
-            && OPTIONAL.iter().any(|(known, _)| *known == section)
-        {
-            program.set_autoload(optional.contains(&section));
+            continue;
         }
+        let section = name.strip_suffix("_begins").or(name.strip_suffix("_ends")).unwrap_or_default();
+        let is_optional = OPTIONAL.iter().any(|(known, _)| *known == section);
+        program.set_autoload(optional.is_some_and(|present| !is_optional || present.contains(&section)));
     }
     let mut options = Options { tool_tgid: std::process::id(), ..Options::default() };
     let slots: [_; SLOTS] = std::array::from_fn(|slot| match wanted.get(slot) {
