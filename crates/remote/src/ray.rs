@@ -22,7 +22,6 @@ const LEAVE: Duration = Duration::from_secs(20);
 const JOIN: Duration = Duration::from_secs(40);
 /// Timeout for the helper's last message after it closed its sockets.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Maximum number of kept bytes of the helper's standard error.
 const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// Settings of a fleet on Ray, sent as the first line of the helper's input. The helper ends with its input.

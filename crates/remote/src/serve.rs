@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// Maximum time from now to an agreed start.
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.

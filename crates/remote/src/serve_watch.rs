@@ -15,7 +15,6 @@ use std::time::Duration;
 
 /// Maximum sampling frequency, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
-/// Interval between checks for a signal and for the end of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Processes that run on this machine for the driver: the server, if started here, and the command of `find

@@ -16,9 +16,7 @@ use std::time::Duration;
 
 const GREETING_NS: u64 = 60_000_000_000;
 const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
-/// Timeout for an observation.
 const ANSWER_NS: u64 = 10_000_000_000;
-/// Timeout for starting or ending a command on the server's machine.
 const BESIDE_NS: u64 = 30_000_000_000;
 /// Timeout for loading and calibrating programs, or for scanning connections before a load.
 const PREPARING_NS: u64 = 60_000_000_000;

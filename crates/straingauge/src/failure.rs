@@ -218,7 +218,7 @@ pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints endless output. If the reader has closed it, returns an error that [`report`] treats as success.
+/// Prints endless output. If the reader has closed it, returns an error that [`report()`] treats as success.
 pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {

@@ -102,7 +102,6 @@ impl ServerCgroup {
         self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()
     }
 
-    /// The directories of the group, parents before children.
     fn folders(&self) -> Vec<PathBuf> {
         let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
         while looked_at < folders.len() && folders.len() < MOST_INNER {

@@ -37,7 +37,6 @@ pub struct PairPlan {
 const COPIED_TO_BOTH: [&str; 3] = ["net/core/somaxconn", PRIVILEGED, "net/ipv6/bindv6only"];
 /// Setting of the first port that needs no privilege.
 const PRIVILEGED: &str = "net/ipv4/ip_unprivileged_port_start";
-/// Lowest port of the client.
 const FIRST_PORT: u32 = 1024;
 /// The client opens many connections to one address, so it gets all ports, and reuses those of closed connections
 /// after a second.

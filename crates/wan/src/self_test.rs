@@ -19,7 +19,6 @@ const LOSSY: f64 = 0.2;
 const PING_BYTES: u64 = 84;
 /// Answers that take longer count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Interval between checks for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;

@@ -137,7 +137,6 @@ pub struct PlannedRequest {
     pub status: Option<u16>,
     /// Size in the log; see [`crate::trace::TraceReader::size_meaning`].
     pub bytes: Option<u64>,
-    /// Method and target in one allocation.
     pub(crate) text: Box<[u8]>,
     pub(crate) method_len: u8,
 }

@@ -75,7 +75,6 @@ pub enum SizeMeaning {
     Absent,
 }
 
-/// The fields of a line, before escapes are undone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raw<'a> {
     client: &'a [u8],

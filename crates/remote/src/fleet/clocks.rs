@@ -20,7 +20,6 @@ const MORE_OF_EACH_NS: u64 = 100_000;
 const UNDER_WAY: usize = 16;
 /// A longer exchange no longer counts as under way.
 const QUICK_NS: u64 = 1_000_000;
-/// Interval between checks for lost and silent workers.
 const LOOK_NS: u64 = 20_000_000;
 
 struct Exchange {

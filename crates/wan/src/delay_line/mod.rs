@@ -158,7 +158,6 @@ struct Direction {
     shaper: Shaper,
     /// Receives a packet if the queue is full.
     spill: Vec<u8>,
-    /// Cleared when the device has no packet.
     is_readable: bool,
 }
 

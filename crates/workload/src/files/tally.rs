@@ -18,7 +18,6 @@ struct Tally {
     number: usize,
     /// The size most often answered with status 200 (the largest of equally frequent ones), and its count.
     most_often: Option<(u64, u64)>,
-    /// Answers with status 200 and a size.
     requests: u64,
     /// Answers whose size was not counted, because there were too many different ones.
     uncounted: u64,

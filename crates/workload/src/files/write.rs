@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 const MANIFEST: &str = "manifest.tsv";
 const NGINX_MAP: &str = "nginx-map.conf";
 const ROOT: &str = "root";
-/// The suffix of a file that is not complete yet.
 const PARTIAL: &str = ".partial";
 
 /// Result of writing a tree.

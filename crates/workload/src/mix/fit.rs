@@ -12,7 +12,6 @@ use std::fmt;
 
 const FEWEST: usize = 100;
 const FEWEST_IN_TAIL: usize = 25;
-/// Range of the tried tail shares.
 const TAIL_RATIOS: (f64, f64) = (0.01, 0.5);
 const CANDIDATES: usize = 80;
 /// Maximum number of sizes that the choice of the start uses.

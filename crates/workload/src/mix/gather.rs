@@ -10,7 +10,6 @@ const DOCUMENTS_LIMIT: usize = 1 << 20;
 /// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).
 #[derive(Debug, Clone, Default)]
 pub struct LogDocuments {
-    /// Largest seen size and number of requests, by the hash of the target.
     documents: HashMap<u64, (u64, u64)>,
     /// Successful GETs.
     pub requests: u64,

@@ -41,7 +41,6 @@ pub struct Plan {
     origin: Origin,
     last_ns: u64,
     last_time_ns: i64,
-    /// Resolution of the last request's time.
     resolution_ns: u64,
     state: State,
     failure: Option<WorkloadError>,

@@ -23,7 +23,6 @@ pub fn split(
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), String>,
 ) -> Result<(i64, Disorder), String> {
     let options = ReplayOptions::default();
-    // Shares in the order of their indices, from 0.
     let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
     let window = || Window::new(options.reorder_ns, options.held_limit);
     let mut whole = window();
@@ -34,7 +33,6 @@ pub fn split(
     let fast = || GzEncoder::new(Vec::new(), Compression::fast());
     let mut out: Vec<GzEncoder<Vec<u8>>> = shares.iter().map(|_| fast()).collect();
     let mut is_empty = vec![true; out.len()];
-    // Writing to memory cannot fail.
     let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
     while let Some(entry) = reader.next_entry()? {
         let time_ns = whole.see(entry.time_ns, entry.line);

@@ -8,7 +8,6 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Debug)]
 pub(super) struct Spread {
     rng: ChaCha8Rng,
-    /// Requests of the group that have no offset yet.
     remaining: u64,
     /// Start of the remaining interval, as a share of the whole one.
     from_ratio: f64,

@@ -106,7 +106,6 @@ pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
     }
 }
 
-/// Parses digits, or `-` for no size.
 #[inline]
 pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
     if text == b"-" {

@@ -58,7 +58,6 @@ enum Parser {
 struct Span(usize, usize);
 
 impl Span {
-    /// Finds `part`, which must be empty or a part of `whole`.
     #[inline]
     fn of(part: &[u8], whole: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);

@@ -62,7 +62,6 @@ pub(super) struct Template {
 struct Literal {
     text: Vec<u8>,
     finder: memmem::Finder<'static>,
-    /// Whether the preceding field is quoted.
     is_quoted: bool,
 }
 

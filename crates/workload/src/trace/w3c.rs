@@ -28,7 +28,6 @@ pub(super) struct W3c {
     columns: Vec<Column>,
     /// Midnight of `#Date:`, for files whose lines have only a time of day.
     date_ns: Option<i64>,
-    /// The directives in force.
     fields: Vec<u8>,
     date: Vec<u8>,
     has_changed: bool,
