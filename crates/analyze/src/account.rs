@@ -193,6 +193,9 @@ pub struct BackendLevel {
     pub call_us: f64,
 }
 
+/// Least number of calls per request: a connection on which the server waits for news (a watch, a queue) is busy too.
+const LEAST_CALLS_PER_REQUEST: f64 = 0.01;
+
 /// The accounts of a sweep, by ascending load; loads without one are left out.
 pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
     let of_load = |load: f64| {
@@ -423,7 +426,7 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
         *blocked.entry((kind, name)).or_default() += wait.threads;
     }
     places.extend(blocked.into_iter().map(|((kind, name), threads)| (kind, name, threads)));
-    places.extend(backends.iter().map(|backend| (PlaceKind::Backend, backend.address.clone(), backend.busy)));
+    places.extend(asked(backends, per_sec).map(|backend| (PlaceKind::Backend, backend.address.clone(), backend.busy)));
     let at_work: f64 = places.iter().map(|(_, _, requests)| requests).sum();
     let inside = figure(names::WATCH_ELAPSED).map(|us| us * per_sec / 1e6);
     match inside {
@@ -449,6 +452,11 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     Some(RequestLevel { in_flight, response_us, places: places.into_iter().map(place).collect() })
 }
 
+/// The other servers whose answers requests need.
+fn asked(backends: &[BackendLevel], requests_per_sec: f64) -> impl Iterator<Item = &BackendLevel> {
+    backends.iter().filter(move |backend| backend.calls_per_sec >= LEAST_CALLS_PER_REQUEST * requests_per_sec)
+}
+
 fn place_kind(kind: WaitKind) -> Option<PlaceKind> {
     match kind {
         WaitKind::Lock => Some(PlaceKind::Lock),
@@ -472,6 +480,11 @@ impl AccountLevel {
     /// Requests answered per second; 0 if the client's side is not known.
     pub fn per_sec(&self) -> f64 {
         self.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6)
+    }
+
+    /// The other servers whose answers requests need; the busiest first.
+    pub fn asked(&self) -> impl Iterator<Item = &BackendLevel> {
+        asked(&self.backends, self.per_sec())
     }
 
     /// The threads of a name.

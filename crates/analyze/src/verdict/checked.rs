@@ -44,7 +44,7 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
     for group in level.groups.iter().filter(is_stage) {
         add(group.words(), Some(group.busy_ratio()));
     }
-    for backend in &level.backends {
+    for backend in level.asked() {
         let count = grouped(backend.connections.round());
         add(format!("{count} connections to {}", backend.address), Some(backend.busy / backend.connections));
     }

@@ -148,7 +148,7 @@ impl Reading<'_> {
         // Threads that wait for another process of the server are full only because that process is.
         let waits_for_own = |group: &&GroupLevel| {
             let most = group.waits.iter().max_by(|a, b| a.threads.total_cmp(&b.threads));
-            self.high.backends.is_empty() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
+            self.high.asked().next().is_none() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
         };
         let group = self.high.groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
         let (work, ready) = (group.threads - group.idle, group.ready());

@@ -238,6 +238,18 @@ fn the_reader_of_a_log_socket_and_the_lock_of_the_address_space_are_named() {
 }
 
 #[test]
+fn a_connection_on_which_the_server_only_waits_for_news_is_no_backend_of_its_requests() {
+    // One call a second is answered late on purpose (BLPOP, a watch, a long poll), while one thread of several CPUs is
+    // full.
+    let (found, because) = rules(|point, load, _| {
+        let busy = (load / 8.0).min(0.98);
+        let event_loop = group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)]);
+        keep(point, vec![event_loop], vec![backend(1, 0.99, 1.0)]);
+    });
+    assert!(!found.iter().any(|rule| rule.starts_with("backend")), "{found:?} {because}");
+}
+
+#[test]
 fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguished() {
     let event_loop = || group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     let (found, because) = rules(|point, load, rate| {

@@ -75,7 +75,7 @@ fn the_open_loop_is_judged_by_the_servers_own_cpu_time() {
     let (_, quiet) = searched(bucket(), |_| ());
     let open = quiet.rate.unwrap();
     assert_eq!(open.yield_point.place, PointPlace::Beyond, "{:?}", open.yield_point);
-    assert!(open.doubts.is_empty(), "{:?}", open.doubts);
+    assert!(open.doubts.iter().all(|doubt| doubt.kind != DoubtKind::NoisyNeighbour), "{:?}", open.doubts);
     let (_, little) = searched(Server::default(), |point| set(point, names::SERVER_CPUS_TAKEN, 0.03));
     let open = little.rate.unwrap();
     let truth = 0.95 * Server::default().capacity();

@@ -23,7 +23,7 @@ const CALL_GROWTH: f64 = 2.0;
 
 /// The other server with the most calls under way, and the same at the lowest load.
 pub fn busiest_backend<'a>(reading: &Reading<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
-    let high = reading.high.backends.first()?;
+    let high = reading.high.asked().next()?;
     let first = reading.all.iter().find(|level| level.requests.is_some())?;
     Some((high, first.backends.iter().find(|one| one.address == high.address)))
 }

@@ -45,7 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let high = evidence.accounts().iter().rev().find(mostly_inside)?;
     let requests = high.requests.as_ref()?;
     let inside = inside(requests);
-    let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
+    let at_backends: f64 = high.asked().map(|backend| backend.busy).sum();
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
     if at_backends >= MOST_AT_BACKENDS || evidence.limit().is_some() || RULES.iter().any(is_other) {
         return None;
