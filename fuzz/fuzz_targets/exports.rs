@@ -4,13 +4,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use record::profile::{Profile, Stacks};
-use report::export::{Format, Recording};
+use report::export::{ExportFormat, StackRecording};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(stacks) = serde_json::from_slice::<Stacks>(bytes) else { return };
     let profile = Profile { stacks, ..Profile::default() };
-    let Ok(recording) = Recording::of_profile(&profile) else { return };
-    for format in Format::ALL {
+    let Ok(recording) = StackRecording::of_profile(&profile) else { return };
+    for format in ExportFormat::ALL {
         assert!(!recording.export(format).is_empty(), "{format:?}");
     }
 });

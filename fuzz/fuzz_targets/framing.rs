@@ -18,16 +18,16 @@ fn verdict(heads: &mut HeadCache, bytes: &[u8], size: usize) -> Verdict {
     let (mut used, mut body, mut parts) = (0, 0, 0);
     while used < bytes.len() {
         let piece = &bytes[used..bytes.len().min(used + size)];
-        let Ok(fed) = framing.feed(heads, 0, piece) else { return Verdict::Malformed };
-        assert!(fed.used <= piece.len() && fed.body <= fed.used);
+        let Ok(consumed) = framing.feed(heads, 0, piece) else { return Verdict::Malformed };
+        assert!(consumed.used <= piece.len() && consumed.body <= consumed.used);
         assert!(framing.carry_bytes() <= 4 * MAX_HEAD_BYTES);
-        used += fed.used;
-        body += fed.body;
-        parts += fed.parts.unwrap_or(0);
-        if fed.is_complete {
+        used += consumed.used;
+        body += consumed.body;
+        parts += consumed.parts.unwrap_or(0);
+        if consumed.is_complete {
             return Verdict::Complete(framing.status(), used, body, parts, framing.is_keep_alive());
         }
-        assert_eq!(fed.used, piece.len());
+        assert_eq!(consumed.used, piece.len());
     }
     Verdict::Ended(framing.at_end(), body, parts)
 }

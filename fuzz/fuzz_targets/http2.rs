@@ -3,28 +3,28 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use load::http2::{Ended, Malformed, Requests, Session};
+use load::http2::{Http2Session, Malformed, RequestBlocks, StreamEnd};
 
 /// The ends of requests in their order; body bytes and parts; used bytes; or the rule that the bytes break.
-type Verdict = (Vec<(Option<usize>, Option<Ended>, u16)>, (usize, u32), Result<usize, Malformed>);
+type Verdict = (Vec<(Option<usize>, Option<StreamEnd>, u16)>, (usize, u32), Result<usize, Malformed>);
 
-fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Verdict {
-    let mut session = Session::<u8>::default();
+fn verdict(requests: &RequestBlocks, is_grpc: bool, bytes: &[u8], size: usize) -> Verdict {
+    let mut session = Http2Session::<u8>::default();
     session.count_parts(is_grpc);
     session.open(requests, 4);
     let (mut ends, mut body, mut at) = (Vec::new(), (0, 0), 0);
     while at < bytes.len() || session.has_more() {
         let piece = &bytes[at..bytes.len().min(at.saturating_add(size))];
-        let fed = match session.feed(piece) {
-            Ok(fed) => fed,
+        let consumed = match session.feed(piece) {
+            Ok(consumed) => consumed,
             Err(malformed) => return (ends, body, Err(malformed)),
         };
-        assert!(fed.used <= piece.len() && fed.body <= fed.used);
+        assert!(consumed.used <= piece.len() && consumed.body <= consumed.used);
         assert!(session.memory_bytes() < 4 << 20);
-        at += fed.used;
-        body.0 += fed.body;
-        body.1 += fed.parts.unwrap_or(0);
-        if fed.is_complete {
+        at += consumed.used;
+        body.0 += consumed.body;
+        body.1 += consumed.parts.unwrap_or(0);
+        if consumed.is_complete {
             let place = session.current();
             ends.push((place, session.ended(), place.map_or(0, |place| session.status(place))));
             if let Some(place) = place {
@@ -42,7 +42,7 @@ fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Ver
 // frame.
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
-    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
+    let requests = RequestBlocks::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
     let mut all = if choice & 1 == 0 { Vec::new() } else { vec![0, 0, 0, 4, 0, 0, 0, 0, 0] };
     all.extend_from_slice(bytes);
     let is_grpc = choice & 2 != 0;

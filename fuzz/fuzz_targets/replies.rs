@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use load::replies::memcached::{META, Memcached};
+use load::replies::memcached::{META, MemcachedReply};
 use load::replies::resp::{MAX_DEPTH, Resp};
 use load::replies::{Consumed, Malformed};
 
@@ -15,14 +15,14 @@ fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Con
     let (mut used, mut body) = (0, 0);
     while used < bytes.len() {
         let piece = &bytes[used..bytes.len().min(used.saturating_add(size))];
-        let (fed, status) = feed(piece)?;
-        assert!(fed.used <= piece.len() && fed.body <= fed.used);
-        used += fed.used;
-        body += fed.body;
-        if fed.is_complete {
+        let (consumed, status) = feed(piece)?;
+        assert!(consumed.used <= piece.len() && consumed.body <= consumed.used);
+        used += consumed.used;
+        body += consumed.body;
+        if consumed.is_complete {
             return Ok((used, body, Some(status)));
         }
-        assert_eq!(fed.used, piece.len());
+        assert_eq!(consumed.used, piece.len());
     }
     Ok((used, body, None))
 }
@@ -30,15 +30,15 @@ fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Con
 fn resp(bytes: &[u8], size: usize) -> Verdict {
     let mut reply = Resp::default();
     verdict(bytes, size, |piece| {
-        let fed = reply.feed(piece)?;
+        let consumed = reply.feed(piece)?;
         assert!(reply.memory_bytes() <= 4 * MAX_DEPTH * size_of::<u64>());
-        Ok((fed, reply.status()))
+        Ok((consumed, reply.status()))
     })
 }
 
 fn memcached(keys: u32, bytes: &[u8], size: usize) -> Verdict {
-    let mut reply = Memcached::default();
-    verdict(bytes, size, |piece| reply.feed(keys, piece).map(|fed| (fed, reply.status())))
+    let mut reply = MemcachedReply::default();
+    verdict(bytes, size, |piece| reply.feed(keys, piece).map(|consumed| (consumed, reply.status())))
 }
 
 // The first byte chooses the number of keys and the piece size.

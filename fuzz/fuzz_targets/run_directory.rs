@@ -37,10 +37,10 @@ fuzz_target!(|data: &[u8]| {
         let latencies = run.latencies(point.index).unwrap_or_default();
         let _ = report::run::point(point, &latencies);
     }
-    if let Ok(recording) = report::export::Recording::of_run(&run) {
-        for format in report::export::Format::ALL {
+    if let Ok(recording) = report::export::StackRecording::of_run(&run) {
+        for format in report::export::ExportFormat::ALL {
             let exported = recording.export(format);
-            let is_text = format != report::export::Format::Pprof;
+            let is_text = format != report::export::ExportFormat::Pprof;
             assert!(!is_text || !exported.contains(&0x1b), "an escape sequence reached a profile");
         }
     }

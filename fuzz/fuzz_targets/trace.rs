@@ -7,9 +7,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
-use workload::files::{Limits, Tree};
-use workload::replay::{Plan, ReplayOptions, Step};
-use workload::trace::{Format, TraceReader};
+use workload::files::{Tree, TreeLimits};
+use workload::replay::{Plan, PlanStep, ReplayOptions};
+use workload::trace::{LogFormat, TraceReader};
 
 const FORMATS: &[&str] = &[
     "auto",
@@ -24,7 +24,7 @@ const FORMATS: &[&str] = &[
 
 fuzz_target!(|data: &[u8]| {
     let Some((choice, mut log)) = data.split_first() else { return };
-    let format: Result<Format, _> = if *choice == b't' {
+    let format: Result<LogFormat, _> = if *choice == b't' {
         let end = log.iter().position(|byte| *byte == b'\n').unwrap_or(log.len());
         let (text, rest) = log.split_at(end);
         log = rest.get(1..).unwrap_or_default();
@@ -48,17 +48,17 @@ fuzz_target!(|data: &[u8]| {
     let (mut planned, mut last_ns) = (0, 0);
     for step in Plan::new(open().expect("opened before"), options).expect("sane options") {
         match step {
-            Ok(Step::Request(request)) => {
+            Ok(PlanStep::Request(request)) => {
                 assert!(request.intended_ns >= last_ns);
                 last_ns = request.intended_ns;
                 planned += 1;
             }
-            Ok(Step::Close { .. }) => {}
+            Ok(PlanStep::Close { .. }) => {}
             Err(_) => break,
         }
     }
     assert_eq!(planned, entries);
-    let _ = Tree::of_trace(&mut open().expect("opened before"), &Limits::default()).map(|tree| {
+    let _ = Tree::of_trace(&mut open().expect("opened before"), &TreeLimits::default()).map(|tree| {
         for entry in &tree.entries {
             assert!(entry.file.split('/').all(|part| !matches!(part, "" | "." | "..")));
         }

@@ -1,7 +1,7 @@
 //! Properties of the worker protocol's reader that hold for any bytes. The fuzz target searches for a counterexample,
 //! and the tests try the seeds; both provide `protocol` as a sibling of this module.
 
-use super::protocol::{FromWorker, Lines, ToWorker, line};
+use super::protocol::{FromWorker, LineReader, ToWorker, line};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,9 +13,9 @@ pub fn hold_for(bytes: &[u8]) {
 }
 
 fn come_again<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
-    let mut lines = Lines::new(bytes);
+    let mut lines = LineReader::new(bytes);
     while let Ok(Some(message)) = lines.next::<T>() {
         let again = line(&message);
-        assert!(matches!(Lines::new(again.as_bytes()).next::<T>(), Ok(Some(_))), "{again}");
+        assert!(matches!(LineReader::new(again.as_bytes()).next::<T>(), Ok(Some(_))), "{again}");
     }
 }

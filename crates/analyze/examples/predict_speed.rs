@@ -1,9 +1,9 @@
 //! Times the solvers of `analyze::predict` for `bench/predict/run`: one CSV line per round.
 
-use analyze::predict::{check, readings::Reading};
+use analyze::predict::{check, readings::ModelPoint};
 use std::time::Instant;
 
-fn readings() -> Vec<Reading> {
+fn readings() -> Vec<ModelPoint> {
     let mut all = Vec::new();
     for repeat in 0..5 {
         for step in 0..13 {
@@ -11,7 +11,7 @@ fn readings() -> Vec<Reading> {
             let wobble = 1.0 + 0.01 * f64::from((repeat * 7 + step * 3) % 5 - 2);
             let demand_s = 12e-6 * (1.0 + load / 5000.0) / wobble;
             let rate = (load / (100e-6 + demand_s)).min(0.98 / demand_s);
-            all.push(Reading {
+            all.push(ModelPoint {
                 load,
                 in_flight: 1.0,
                 is_in_order: true,

@@ -521,7 +521,7 @@ pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bo
 
 impl GroupLevel {
     /// `1 thread of nginx`, `8 threads of java: worker`.
-    pub fn words(&self) -> String {
+    pub fn label(&self) -> String {
         format!("{} of {}", count(self.threads.round().max(1.0) as usize, "thread"), self.name)
     }
 

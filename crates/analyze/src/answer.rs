@@ -8,7 +8,7 @@ use crate::disturbance::DISTURBED_RATIO;
 use crate::programs;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
-    Findings, Full, Level, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
+    Findings, FullResource, Level, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
     load_words,
 };
 use record::text::plain;
@@ -30,10 +30,16 @@ record::worded! {
     }
 }
 
-/// From the first share of disturbed points on, the certainty is at most fair; from the second on, it is low.
-const DISTURBED_RATIOS: (f64, f64) = (DISTURBED_RATIO, 0.5);
-/// The same two steps for the ratio of the ends of the plan's interval, and for failed over held rate.
-const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
+/// Ratios from which on the certainty is at most fair, and from which on it is low.
+struct SureUpTo {
+    fair: f64,
+    low: f64,
+}
+
+/// For the share of disturbed points.
+const DISTURBED_RATIOS: SureUpTo = SureUpTo { fair: DISTURBED_RATIO, low: 0.5 };
+/// For the ratio of the ends of the plan's interval, and for failed over held rate.
+const WIDTH_RATIOS: SureUpTo = SureUpTo { fair: 1.25, low: 2.0 };
 
 /// Answer of a run in one sentence, and the numbers in it.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -90,7 +96,7 @@ pub struct MostAnswered {
 pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer> {
     findings.sweeps().next()?;
     let open = findings.rate.as_ref();
-    let held_per_sec = open.and_then(held);
+    let held_per_sec = open.and_then(highest_held);
     let plan = open.and_then(|open| plan(open, held_per_sec));
     let (plan_per_sec, plan_why) = match (plan, open) {
         (Some((estimate, why)), _) => (Some(estimate), why),
@@ -119,7 +125,7 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
         sure_why: String::new(),
         settings: Vec::new(),
     };
-    (answer.sure, answer.sure_why) = sure(run, findings, &answer);
+    (answer.sure, answer.sure_why) = certainty(run, findings, &answer);
     answer.settings = settings(run, findings, &answer);
     answer.sentence = sentence(findings, &answer);
     Some(answer)
@@ -157,7 +163,7 @@ pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
     figures
 }
 
-fn held(open: &SweepFindings) -> Option<f64> {
+fn highest_held(open: &SweepFindings) -> Option<f64> {
     let level = level_at(open, open.failure_point.held?)?;
     let least = |rate: f64, spread: Option<Spread>| spread.map_or(rate, |spread| rate.min(spread.median));
     Some(least(least(level.load, level.sent_per_sec), level.throughput_per_sec))
@@ -257,7 +263,7 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
     let is_crowded = |sweep: &SweepFindings| {
         let from = crate::verdict::strained_from(sweep);
         let limit = findings.criteria.saturation_ratio;
-        let is_full = |level: &Level| matches!(level.full(limit), Some(Full::CrowdedCpus(_)));
+        let is_full = |level: &Level| matches!(level.full(limit), Some(FullResource::CrowdedCpus(_)));
         from.is_some_and(|from| sweep.levels.iter().any(|level| level.load >= from && is_full(level)))
     };
     let crowded = || findings.sweeps().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
@@ -267,14 +273,14 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
 fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     let name = program(run);
     match level.full(limit)? {
-        Full::Quota(_) => Some(format!("{name}'s limit of CPU time is used up")),
-        Full::Cpus(_) => Some(format!("{name}'s CPUs are full")),
-        Full::Thread(_) => Some(format!("one thread of {name} is full")),
-        Full::CrowdedCpus(_) => None,
+        FullResource::Quota(_) => Some(format!("{name}'s limit of CPU time is used up")),
+        FullResource::Cpus(_) => Some(format!("{name}'s CPUs are full")),
+        FullResource::Thread(_) => Some(format!("one thread of {name} is full")),
+        FullResource::CrowdedCpus(_) => None,
     }
 }
 
-fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
+fn certainty(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     let mut reasons: Vec<(Sure, String)> = Vec::new();
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
     let Some(sweep) = sweep else { return (Sure::Low, "nothing was measured".into()) };
@@ -293,7 +299,7 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
         reasons.push((Sure::Low, format!("from {at} on the client was the limit, not the server")));
     }
     let (disturbed, points) = doubts::disturbed(&sweep.levels);
-    let so_many = |(fair, low): (f64, f64), ratio: f64| match ratio {
+    let so_many = |SureUpTo { fair, low }: SureUpTo, ratio: f64| match ratio {
         ratio if ratio >= low => Some(Sure::Low),
         ratio if ratio >= fair => Some(Sure::Fair),
         _ => None,

@@ -133,8 +133,8 @@ pub fn find(run: &RunDir) -> Vec<AxisFindings> {
 
 /// Like [`find`], with given points and criteria. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
-    type Placed<'p> = Vec<(f64, &'p Point)>;
-    let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), Placed<'_>> = BTreeMap::new();
+    type PlacedPoints<'p> = Vec<(f64, &'p Point)>;
+    let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), PlacedPoints<'_>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == Sweep::Axis) {
         if let Some(place) = point.axis.filter(|place| place.value.is_finite()) {
             by_axis.entry((place.axis, place.slowed)).or_default().push((place.value, point));

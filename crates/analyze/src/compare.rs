@@ -20,7 +20,7 @@ use crate::disturbance;
 use crate::point::{cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
 use crate::{Refused, answer, within, zones};
-use pooled::{Common, Pooled, departing, pooled};
+use pooled::{CommonLoad, PooledChange, StandardError, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 
@@ -34,18 +34,18 @@ pub enum Better {
     Lower,
 }
 
-type Figure = (&'static str, &'static str, Better);
+type ComparedFigure = (&'static str, &'static str, Better);
 
-const FIGURES: [Figure; 4] = [
+const FIGURES: [ComparedFigure; 4] = [
     (names::THROUGHPUT, "throughput", Better::Higher),
     (names::SERVER_CPU, "CPU/request", Better::Lower),
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
 ];
 /// Share of good answers; compared if a run has requests or connections without one.
-const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
+const GOOD: ComparedFigure = ("outcomes.good_ratio", "good answers", Better::Higher);
 /// The rate to plan with, if both runs have an open loop.
-const PLAN: Figure = (names::FIND_PLAN, "plan", Better::Higher);
+const PLAN: ComparedFigure = (names::FIND_PLAN, "plan", Better::Higher);
 
 record::worded! {
     /// The result for one figure.
@@ -209,10 +209,10 @@ fn conclusion(figures: &[Difference]) -> Conclusion {
     }
 }
 
-type Level<'a> = ((Sweep, f64), Vec<&'a Point>);
+type PointsAtLoad<'a> = ((Sweep, f64), Vec<&'a Point>);
 
 /// Loads in ascending order. A single point with a rate counts as open loop.
-fn levels(run: &RunDir) -> Vec<Level<'_>> {
+fn levels(run: &RunDir) -> Vec<PointsAtLoad<'_>> {
     let sweep = |point: &Point| match point.sweep {
         Sweep::Single if point.offered_per_sec().is_some() => Sweep::Rate,
         sweep => sweep,
@@ -236,7 +236,7 @@ pub const THRESHOLD_RATIO: f64 = 0.05;
 pub const BESIDE: &str = "with";
 
 /// The run that was measured in turn with this one (`find --compare-with`), if it exists and can be read.
-pub fn beside(run: &RunDir) -> Option<RunDir> {
+pub fn compared_run(run: &RunDir) -> Option<RunDir> {
     let path = run.path.join(BESIDE);
     path.join("run.json").is_file().then(|| RunDir::open(&path).ok()).flatten()
 }
@@ -251,7 +251,7 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
     compared(a, b, threshold_ratio, true)
 }
 
-type Matched<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
+type MatchedLoad<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
 
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, Refused> {
     let (of_a, of_b) = (levels(a), levels(b));
@@ -260,7 +260,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let confidence = criteria.confidence_ratio;
     // The change cannot exceed 100 %.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
-    let matched: Vec<Matched<'_>> = of_a
+    let matched: Vec<MatchedLoad<'_>> = of_a
         .iter()
         .filter_map(|(key, points)| {
             let (_, others) = of_b.iter().find(|(other, _)| same_load(*key, *other))?;
@@ -311,7 +311,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
 }
 
 /// Describes a load at which only one of the runs sent requests.
-fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
+fn asked_once((at, a, b): &MatchedLoad<'_>) -> Option<String> {
     let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
     let without = match (is_asked(a), is_asked(b)) {
         (true, false) => "B",
@@ -323,18 +323,18 @@ fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
 }
 
 /// Whether half of the points of a side did not measure the server.
-fn missed((_, a, b): &Matched<'_>) -> bool {
+fn missed((_, a, b): &MatchedLoad<'_>) -> bool {
     half(a, disturbance::missed_the_server) || half(b, disturbance::missed_the_server)
 }
 
 /// The loads that are pooled, and a sentence about those left out. All are of one kind of loop, because an open
 /// loop's throughput is the offered rate. Loads whose points did not measure the server are left out, unless all did
 /// not.
-fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
-    let is_open = |one: &&Matched<'_>| one.0.0 == Sweep::Rate;
-    let closed: Vec<Matched<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
+fn pool<'a>(matched: &[MatchedLoad<'a>]) -> (Vec<MatchedLoad<'a>>, Option<String>) {
+    let is_open = |one: &&MatchedLoad<'_>| one.0.0 == Sweep::Rate;
+    let closed: Vec<MatchedLoad<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
     let of_loop = if closed.is_empty() { matched.to_vec() } else { closed };
-    let (out, kept): (Vec<Matched<'_>>, Vec<_>) = of_loop.iter().copied().partition(missed);
+    let (out, kept): (Vec<MatchedLoad<'_>>, Vec<_>) = of_loop.iter().copied().partition(missed);
     if out.is_empty() || kept.is_empty() {
         return (of_loop, None);
     }
@@ -346,7 +346,12 @@ fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
     (kept, Some(said))
 }
 
-fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, threshold_ratio: f64) -> Vec<Difference> {
+fn differences(
+    loads: &[MatchedLoad<'_>],
+    is_paired: bool,
+    criteria: &Criteria,
+    threshold_ratio: f64,
+) -> Vec<Difference> {
     let is_open = loads.iter().any(|((sweep, _), ..)| *sweep == Sweep::Rate);
     // In a closed loop, the throughput determines the times.
     let answered = if is_open { names::RESPONSE_P50 } else { names::THROUGHPUT };
@@ -355,7 +360,7 @@ fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, thre
     let found: Vec<_> = wanted
         .filter_map(|(figure, threshold)| {
             let logs = |points: &[&Point]| within::visits(points, |point| log(point, figure.0));
-            let common = |(at, a, b): &Matched<'_>| Common { at: *at, a: logs(a), b: logs(b) };
+            let common = |(at, a, b): &MatchedLoad<'_>| CommonLoad { at: *at, a: logs(a), b: logs(b) };
             let common: Vec<_> = loads.iter().map(common).filter(|one| pooled(&[one], is_paired).is_some()).collect();
             Some((figure, threshold, pooled(&common, is_paired)?, common))
         })
@@ -363,36 +368,39 @@ fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, thre
     // Each end of an interval can raise a false alarm; all together may do so with probability 1 - confidence.
     let parts = (found.len() as f64 / 2.0).max(1.0);
     let confidence = 1.0 - (1.0 - criteria.confidence_ratio) / parts;
-    let of_one = |((figure, word, better), threshold_ratio, all, common): (&Figure, f64, Pooled, Vec<_>)| Difference {
-        figure,
-        word,
-        better: *better,
-        a: all.a.exp(),
-        b: all.b.exp(),
-        ratio: all.ratio(confidence),
-        threshold_ratio,
-        detectable_ratio: detectable(&all, *better, confidence),
-        is_invalid: false,
-        is_main: [answered, names::SERVER_CPU, GOOD.0].contains(figure),
-        outcome: Outcome::Untested,
-        loads: at_loads(
-            (loads, figure),
-            &common,
-            &all,
-            (is_paired, criteria.confidence_ratio, confidence, threshold_ratio),
-        ),
-    };
+    let of_one =
+        |((figure, word, better), threshold_ratio, all, common): (&ComparedFigure, f64, PooledChange, Vec<_>)| {
+            Difference {
+                figure,
+                word,
+                better: *better,
+                a: all.a.exp(),
+                b: all.b.exp(),
+                ratio: all.ratio(confidence),
+                threshold_ratio,
+                detectable_ratio: detectable(&all, *better, confidence),
+                is_invalid: false,
+                is_main: [answered, names::SERVER_CPU, GOOD.0].contains(figure),
+                outcome: Outcome::Untested,
+                loads: at_loads(
+                    (loads, figure),
+                    &common,
+                    &all,
+                    (is_paired, criteria.confidence_ratio, confidence, threshold_ratio),
+                ),
+            }
+        };
     found.into_iter().map(of_one).collect()
 }
 
 fn at_loads(
-    (loads, figure): (&[Matched<'_>], &'static str),
-    common: &[Common<(Sweep, f64)>],
-    all: &Pooled,
+    (loads, figure): (&[MatchedLoad<'_>], &'static str),
+    common: &[CommonLoad<(Sweep, f64)>],
+    all: &PooledChange,
     (is_paired, confidence, of_all, threshold): (bool, f64, f64, f64),
 ) -> Vec<AtLoad> {
     let departs = departing(common, is_paired, of_all);
-    let of_load = |(one, departs): (&Common<(Sweep, f64)>, bool)| {
+    let of_load = |(one, departs): (&CommonLoad<(Sweep, f64)>, bool)| {
         let found = pooled(&[one], is_paired)?;
         let is_far = (found.change.value - all.change.value).abs() > threshold.ln_1p();
         let (_, a, b) = loads.iter().find(|(at, ..)| *at == one.at)?;
@@ -411,10 +419,10 @@ fn at_loads(
 }
 
 /// The smallest worsening that 8 of 10 comparisons with such scatter would find.
-fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
+fn detectable(all: &PooledChange, better: Better, confidence: f64) -> Option<f64> {
     /// Two-sided share of Student's law up to its quantile of 80 %.
     const POWER: f64 = 0.6;
-    let (error, freedom) = all.change.error?;
+    let StandardError { value: error, freedom } = all.change.error?;
     let reach = (student(confidence, freedom)? + student(POWER, freedom)?) * error;
     let ratio = if better == Better::Higher { 1.0 - (-reach).exp() } else { reach.exp_m1() };
     Some(ratio).filter(|ratio| ratio.is_finite())
@@ -456,11 +464,11 @@ fn plan(run: &RunDir) -> Option<Estimate> {
 
 /// The threshold for the share of good answers: the common one if both runs mostly fail, else at most the error
 /// limit; a mean over the loads. `None` if neither run ever fails.
-fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
+fn good_threshold(loads: &[MatchedLoad<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
     let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     let least = threshold_ratio.min(criteria.error_ratio);
     let mut is_any = false;
-    let of_load = |(_, a, b): &Matched<'_>| {
+    let of_load = |(_, a, b): &MatchedLoad<'_>| {
         let failing = [a, b].map(|points| (points.iter().filter(fails).count(), points.len()));
         is_any |= failing.iter().any(|(failing, _)| *failing > 0);
         let both_mostly = failing.iter().all(|(failing, all)| 2 * failing > *all);

@@ -14,7 +14,7 @@ const OTHERS_CPUS: f64 = 0.05;
 
 /// Whether a doubt of the point shows that a hypervisor or other work disturbed it.
 pub fn is_disturbed(point: &Point) -> bool {
-    why(point).is_some()
+    reason(point).is_some()
 }
 
 /// Whether practically no other program ran in the window.
@@ -22,7 +22,7 @@ pub fn is_without_others(point: &Point) -> bool {
     point.value(names::MACHINE_OTHERS).is_some_and(|cpus| cpus <= OTHERS_CPUS)
 }
 
-pub(crate) fn why(point: &Point) -> Option<&str> {
+pub(crate) fn reason(point: &Point) -> Option<&str> {
     let disturbs = |kind: DoubtKind| match kind {
         DoubtKind::Steal | DoubtKind::NoisyNeighbour => true,
         DoubtKind::SharedCpus => !is_without_others(point),

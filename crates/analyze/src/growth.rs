@@ -97,7 +97,7 @@ mod tests {
             duration_ns: 1,
             figures,
             functions: vec![cost("tcp_ack", 1.0), cost("__inet_lookup_established", lookup_us)],
-            ..Point::of(Sweep::Connections, repeat, 1, Pace::Closed)
+            ..Point::new(Sweep::Connections, repeat, 1, Pace::Closed)
         }
     }
 

@@ -6,8 +6,8 @@ use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOL
 use crate::point::good_per_sec;
 use crate::verdict;
 use crate::zones::{self, Findings, Level, Peak, SweepFindings, cpu_us};
-use record::owner::Life;
-use record::runs::Found;
+use record::owner::OwnerState;
+use record::runs::FoundRuns;
 use record::text::plain;
 use record::{Point, RunDir, RunError, RunRecord, Severity, Status, Sweep, names};
 use serde::{Serialize, Serializer};
@@ -116,16 +116,16 @@ pub struct Filter {
 
 impl Filter {
     fn takes(&self, row: &Row) -> bool {
-        let text = row.words().to_lowercase();
+        let text = row.text().to_lowercase();
         self.since_unix_ms.is_none_or(|since| row.started_unix_ms >= since)
             && self.only.iter().all(|word| text.contains(&word.to_lowercase()))
     }
 }
 
 impl Row {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         let versions: Vec<_> = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect();
-        let before = self.before.as_ref().map_or(String::new(), Before::words);
+        let before = self.before.as_ref().map_or(String::new(), Before::summary);
         let (path, server) = (self.path.display(), self.server.as_deref().unwrap_or_default());
         format!(
             "{} {server} {} {} {} {path} {} {before}",
@@ -140,7 +140,7 @@ impl Row {
 
 impl Before {
     /// The result in a few words: `worse: throughput 0.82 (0.78 to 0.87) of the run before at 64 conns`.
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let changed = |word: &str, differences: &[Difference]| {
             let first = differences.first()?;
             let ends = first.ratio.interval().map(|(low, high)| format!(" ({low:.2} to {high:.2})"));
@@ -165,7 +165,7 @@ impl Before {
 }
 
 /// Reads the runs that were found in a folder. Holds at most two runs with their points at once.
-pub fn index(folder: &Path, found: &Found, filter: &Filter) -> Index {
+pub fn index(folder: &Path, found: &FoundRuns, filter: &Filter) -> Index {
     let unreadable = |path: &Path, why: &str| Unreadable { path: path.into(), why: plain(why, 400) };
     let mut index = Index { folder: folder.into(), ..Index::default() };
     let left_out = found.left_out.iter().map(|(path, why)| unreadable(path, why));
@@ -239,9 +239,9 @@ fn row(run: &RunDir, scenario: usize) -> Row {
             Status::Complete => "complete",
             Status::Interrupted => "interrupted",
             Status::Running => match run.writer_life() {
-                Life::Alive => "running",
-                Life::Ended => "abandoned",
-                Life::Elsewhere => "unfinished",
+                OwnerState::Alive => "running",
+                OwnerState::Ended => "abandoned",
+                OwnerState::Elsewhere => "unfinished",
             },
         },
         name: plain(&record.scenario.name, 120),

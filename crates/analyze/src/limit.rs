@@ -57,7 +57,7 @@ impl Operator {
 
 /// A parsed limit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limit {
+pub struct FailLimit {
     typed: String,
     figure: &'static str,
     unit: &'static str,
@@ -69,7 +69,7 @@ pub struct Limit {
 
 /// The result of checking a figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Check {
+pub struct LimitCheck {
     /// Whether the run must be reported as failed (exit code 3). A missing figure counts as crossed.
     pub is_crossed: bool,
     /// The comparison with the value: `p99 > 50ms: it was 62.1 ms`.
@@ -81,7 +81,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Parses a limit such as `p99 > 50ms`.
-pub fn parse(expression: &str) -> Result<Limit, Refused> {
+pub fn parse(expression: &str) -> Result<FailLimit, Refused> {
     let wrong =
         || Refused(format!("'{}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)", quoted(expression)));
     let at = expression.find(['<', '>']).ok_or_else(wrong)?;
@@ -108,7 +108,7 @@ pub fn parse(expression: &str) -> Result<Limit, Refused> {
     };
     let (figure, unit) = figure(name.trim())?;
     let value = parse_value(value.trim(), figure, unit)?;
-    Ok(Limit { typed: quoted(expression), figure, unit, operator, value, at_per_sec })
+    Ok(FailLimit { typed: quoted(expression), figure, unit, operator, value, at_per_sec })
 }
 
 /// Finds a figure by its short name, full name, or full name without prefix and unit (`lag_p99`).
@@ -180,7 +180,7 @@ fn in_words(value: f64, unit: &str) -> String {
     }
 }
 
-impl Limit {
+impl FailLimit {
     /// The figure to check.
     pub fn figure(&self) -> &'static str {
         self.figure
@@ -192,7 +192,7 @@ impl Limit {
     }
 
     /// Checks a figure of a run of `find`: of its answer, or at the highest measured rate up to the typed one.
-    pub fn check_run(&self, run: &RunDir, figures: &Figures) -> Check {
+    pub fn check_run(&self, run: &RunDir, figures: &Figures) -> LimitCheck {
         let Some((typed, per_sec)) = &self.at_per_sec else { return self.check_figures(figures) };
         let offered = |point: &Point| point.offered_per_sec().filter(|_| point.sweep == Sweep::Rate);
         let rates = run.points.iter().filter_map(offered).filter(|rate| *rate <= per_sec * SAME_RATE);
@@ -209,7 +209,7 @@ impl Limit {
     }
 
     /// Compares a point's figure with the limit.
-    pub fn check(&self, point: &Point) -> Check {
+    pub fn check(&self, point: &Point) -> LimitCheck {
         if let Some((typed, per_sec)) = &self.at_per_sec {
             let offered = point.offered_per_sec();
             if offered.is_none_or(|rate| !(per_sec / SAME_RATE..=per_sec * SAME_RATE).contains(&rate)) {
@@ -236,7 +236,7 @@ impl Limit {
     }
 
     /// A quantile that is only a lower bound counts as crossed.
-    fn check_censored(&self, outcomes: &Outcomes) -> Option<Check> {
+    fn check_censored(&self, outcomes: &Outcomes) -> Option<LimitCheck> {
         let (_, quantile) = names::CENSORED.iter().find(|(name, _)| *name == self.figure)?;
         let (requests, connections) = (outcomes.censored_ratio(), outcomes.silent_ratio().unwrap_or(0.0));
         outcomes.is_lower_bound(*quantile).then(|| {
@@ -247,12 +247,12 @@ impl Limit {
     }
 
     /// Checks figures of a run, e.g. [`crate::zones::Findings::figures`].
-    pub fn check_figures(&self, figures: &Figures) -> Check {
+    pub fn check_figures(&self, figures: &Figures) -> LimitCheck {
         let figure = figures.get(self.figure);
         self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()), "")
     }
 
-    fn judge(&self, value: Option<f64>, why: Option<String>, note: &str) -> Check {
+    fn judge(&self, value: Option<f64>, why: Option<String>, note: &str) -> LimitCheck {
         match value.filter(|value| value.is_finite()) {
             Some(value) => {
                 let was = match self.unit {
@@ -261,19 +261,19 @@ impl Limit {
                     unit => in_words(value, unit),
                 };
                 let words = format!("{self}: it was {was}{note}");
-                Check { is_crossed: self.operator.holds(value, self.value), words }
+                LimitCheck { is_crossed: self.operator.holds(value, self.value), words }
             }
             None => {
                 let why = record::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
                 let figure = self.figure;
                 let words = format!("{self}: {figure} was not measured ({why}), which counts as crossed");
-                Check { is_crossed: true, words }
+                LimitCheck { is_crossed: true, words }
             }
         }
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for FailLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at_per_sec.as_ref().map_or(String::new(), |(typed, _)| format!("@{typed}"));
         write!(f, "{}{at} {} {}", self.figure, self.operator.word(), in_words(self.value, self.unit))
@@ -288,7 +288,7 @@ mod tests {
 
     fn point() -> Point {
         let mut point =
-            Point { duration_ns: 1_000_000_000, ..Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed) };
+            Point { duration_ns: 1_000_000_000, ..Point::new(record::Sweep::Single, 0, 8, record::Pace::Closed) };
         point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));
         point.figures.set(names::THROUGHPUT, Figure::new(9_000.0, "1/s", 1000, Origin::Counted));
         point.figures.set(names::SERVER_CPU, Figure::not_measured("us", "the server is on another machine"));

@@ -118,7 +118,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
         let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
         let cheaper =
             if question.cheaper.is_empty() { None } else { Some(cheaper::of_run(&runs[0], &question.cheaper)?) };
-        question::answer(&readings, &choice, &servers, question, &question::Costs { mix, cheaper })
+        question::answer(&readings, &choice, &servers, question, &question::CostEffect { mix, cheaper })
     };
     let answer = answer_one(question)?;
     let answer_kept = |what_if: &WhatIf| {
@@ -163,7 +163,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// The chosen model.
-    pub choice: check::Choice,
+    pub choice: check::ModelChoice,
     /// The model fitted to resampled points, for intervals.
     pub servers: Vec<server::Server>,
     /// As [`Prediction::extrapolation`].
@@ -194,7 +194,7 @@ fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> R
 fn doubts(
     readings: &readings::Readings,
     extrapolation: Option<&check::Extrapolation>,
-    choice: &check::Choice,
+    choice: &check::ModelChoice,
     open_points: &[validate::Checked],
 ) -> Vec<String> {
     let server = &choice.server;

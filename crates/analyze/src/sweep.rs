@@ -18,13 +18,13 @@ use record::{AxisPlace, Criteria, Point, Sweep};
 use std::collections::BTreeMap;
 
 pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
-pub use capacity::{Capacity, capacity};
+pub use capacity::{CapacityPlanner, capacity};
 pub use connections::ConnectionSweep;
 pub use length::too_short;
 pub use rate::RateSearch;
 pub use share::ShareSearch;
 pub use sure::least_ns;
-pub use turns::Turns;
+pub use turns::TurnSweep;
 pub use warm_up::WarmUp;
 
 fn all_measured(number: u32, what: &str) -> String {

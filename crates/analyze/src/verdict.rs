@@ -17,7 +17,7 @@ pub use checked::Checked;
 pub(crate) use doubts::ending;
 use evidence::Evidence;
 pub(crate) use evidence::strained_from;
-pub use layout::{Remedy, SLAB_SHARE, Saved, USUAL_CACHE_BYTES, Won, remedy};
+pub use layout::{PossibleGain, Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, UserTimeSaving, remedy};
 use rules::{Finding, server_log};
 pub use user_time::{UserGrowth, user_times};
 

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_CLASS_ROWS: usize = 120;
 
 /// A column: heading, unit, name of the figure, and its format.
-pub type Column = (&'static str, &'static str, &'static str, fn(f64) -> String);
+pub type FigureColumn = (&'static str, &'static str, &'static str, fn(f64) -> String);
 
 /// The columns of the table by load, after Table 5 of Almeida, Almeida and Yates (1996).
-pub const COLUMNS: &[Column] = &[
+pub const COLUMNS: &[FigureColumn] = &[
     ("counted", "of the window", names::WATCH_COUNTED, whole_percent),
     ("req/s", "1/s", names::WATCH_RATE, format_si),
     ("client", "difference", names::WATCH_CLIENT_DIFFERENCE, percent_signed),
@@ -31,7 +31,7 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 /// The columns of the table by class: counts and service demands.
-pub const CLASS_COLUMNS: &[Column] = &[
+pub const CLASS_COLUMNS: &[FigureColumn] = &[
     ("req/s", "1/s", names::WATCH_RATE, format_si),
     ("in", "B/request", names::WATCH_BYTES_IN, bytes),
     ("out", "B/request", names::WATCH_BYTES_OUT, bytes),

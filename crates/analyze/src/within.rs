@@ -112,7 +112,7 @@ mod tests {
     use record::{DoubtKind, Figure, Origin, Pace, Sweep, names};
 
     fn point(repeat: u32, rate: f64, is_disturbed: bool) -> Point {
-        let mut point = Point::of(Sweep::Connections, repeat, 1, Pace::Closed);
+        let mut point = Point::new(Sweep::Connections, repeat, 1, Pace::Closed);
         point.figures.set(names::THROUGHPUT, Figure::new(rate, "1/s", 100, Origin::Counted));
         if is_disturbed {
             point.doubts.push(DoubtKind::Steal.warning("stolen", "wait"));

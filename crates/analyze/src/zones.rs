@@ -24,8 +24,8 @@ mod words;
 
 pub(crate) use crate::point::client_limited;
 pub use crate::point::{client_is_saturated, cpu_figure, cpu_us, good_per_sec, server_is_saturated, softirq_beside_us};
-pub(crate) use failure::{Judged, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
+pub(crate) use failure::{TrialResult, judged, recovery, stall_ns, unserved};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
@@ -195,7 +195,7 @@ pub struct Level {
 
 /// The full resource of the server at a load, with its used share.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Full {
+pub(crate) enum FullResource {
     /// The server's limit of CPU time.
     Quota(f64),
     /// The server's CPUs.
@@ -208,14 +208,14 @@ pub(crate) enum Full {
 
 impl Level {
     /// The resource of which at least `limit` is used.
-    pub(crate) fn full(&self, limit: f64) -> Option<Full> {
+    pub(crate) fn full(&self, limit: f64) -> Option<FullResource> {
         let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
         let cpus = share(self.cpus_busy_ratio);
         share(self.cpu_quota_used_ratio)
-            .map(Full::Quota)
-            .or(cpus.filter(|_| !self.crowded).map(Full::Cpus))
-            .or(share(self.busiest_thread_cpus).map(Full::Thread))
-            .or(cpus.map(Full::CrowdedCpus))
+            .map(FullResource::Quota)
+            .or(cpus.filter(|_| !self.crowded).map(FullResource::Cpus))
+            .or(share(self.busiest_thread_cpus).map(FullResource::Thread))
+            .or(cpus.map(FullResource::CrowdedCpus))
     }
 }
 

@@ -63,7 +63,7 @@ impl<'a> Schedule<'a> {
                 Gaps::Poisson(Poisson::new(gap_ns / share.fraction(), seed, u64::from(share.index)))
             }
         };
-        Schedule::of(gaps, start_ns, end_ns)
+        Schedule::from_gaps(gaps, start_ns, end_ns)
     }
 
     /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. The warm-up has Poisson
@@ -77,10 +77,10 @@ impl<'a> Schedule<'a> {
     ) -> Self {
         // A separate random stream, because the given times may come from the first one.
         let before = Poisson::new(1e9 / rate_per_sec / share.fraction(), seed, 1 << 33 | u64::from(share.index));
-        Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
+        Schedule::from_gaps(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
     }
 
-    fn of(gaps: Gaps<'a>, start_ns: u64, end_ns: u64) -> Self {
+    fn from_gaps(gaps: Gaps<'a>, start_ns: u64, end_ns: u64) -> Self {
         let mut schedule = Schedule { gaps, start_ns, end_ns, next_ns: None };
         schedule.next_ns = schedule.compute();
         schedule

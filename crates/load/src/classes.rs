@@ -1,6 +1,6 @@
 //! Results by class of request. A request in flight when the window begins counts when it ends.
 
-use crate::tally::Belongs;
+use crate::tally::WindowRelation;
 use record::workload::{ClassResult, DocumentKind, Grouping};
 use record::{Latency, LoadPlan};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct ClassCounts {
 record::adds_up!(ClassCounts { requests, ok, failed, unfinished, body_bytes, response });
 
 #[derive(Debug, Clone, Copy, Default)]
-struct UnderWay {
+struct ClassRequest {
     class: u8,
     body_bytes: u64,
 }
@@ -33,7 +33,7 @@ struct UnderWay {
 #[derive(Debug, Clone)]
 pub(crate) struct Classes {
     classes: Vec<ClassCounts>,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<ClassRequest>,
 }
 
 impl Classes {
@@ -43,18 +43,18 @@ impl Classes {
             return None;
         }
         let classes = vec![ClassCounts::default(); workload.classes.len().max(1)];
-        Some(Box::new(Classes { classes, under_way: vec![UnderWay::default(); slots] }))
+        Some(Box::new(Classes { classes, under_way: vec![ClassRequest::default(); slots] }))
     }
 
-    fn of(&mut self, slot: usize) -> &mut ClassCounts {
+    fn class_of(&mut self, slot: usize) -> &mut ClassCounts {
         let class = usize::from(self.under_way[slot].class).min(self.classes.len() - 1);
         &mut self.classes[class]
     }
 
     #[inline]
     pub(crate) fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
-        self.under_way[slot] = UnderWay { class, body_bytes: 0 };
-        self.of(slot).requests += u64::from(is_counted);
+        self.under_way[slot] = ClassRequest { class, body_bytes: 0 };
+        self.class_of(slot).requests += u64::from(is_counted);
     }
 
     #[inline]
@@ -63,9 +63,9 @@ impl Classes {
     }
 
     /// Counts a complete response; returns the bytes of its body.
-    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: Belongs) -> u64 {
+    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: WindowRelation) -> u64 {
         let body_bytes = self.under_way[slot].body_bytes;
-        if let Some(class) = self.over(slot, belongs) {
+        if let Some(class) = self.ended(slot, belongs) {
             class.ok += u64::from(is_ok);
             class.failed += u64::from(!is_ok);
             class.body_bytes += body_bytes;
@@ -74,23 +74,23 @@ impl Classes {
         body_bytes
     }
 
-    pub(crate) fn failed(&mut self, slot: usize, belongs: Belongs) {
+    pub(crate) fn failed(&mut self, slot: usize, belongs: WindowRelation) {
         let body_bytes = self.under_way[slot].body_bytes;
-        if let Some(class) = self.over(slot, belongs) {
+        if let Some(class) = self.ended(slot, belongs) {
             class.failed += 1;
             class.body_bytes += body_bytes;
         }
     }
 
-    pub(crate) fn unfinished(&mut self, slot: usize, belongs: Belongs) {
-        if let Some(class) = self.over(slot, belongs) {
+    pub(crate) fn unfinished(&mut self, slot: usize, belongs: WindowRelation) {
+        if let Some(class) = self.ended(slot, belongs) {
             class.unfinished += 1;
         }
     }
 
-    fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassCounts> {
-        let class = self.of(slot);
-        class.requests += u64::from(belongs == Belongs::CarriedIn);
+    fn ended(&mut self, slot: usize, belongs: WindowRelation) -> Option<&mut ClassCounts> {
+        let class = self.class_of(slot);
+        class.requests += u64::from(belongs == WindowRelation::CarriedIn);
         belongs.is_counted().then_some(class)
     }
 
@@ -172,10 +172,10 @@ mod tests {
         for slot in 0..3 {
             classes.sent(slot, slot as u8, true);
             classes.received(slot, 10);
-            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), Belongs::Sent);
+            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), WindowRelation::Sent);
         }
         classes.sent(0, 0, false);
-        classes.unfinished(0, Belongs::CarriedIn);
+        classes.unfinished(0, WindowRelation::CarriedIn);
         let results = results(&plan, &classes.into_counts());
         let labels: Vec<&str> = results.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["small", "large", "dynamic", "static", "dynamic"]);

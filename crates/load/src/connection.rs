@@ -1,9 +1,9 @@
 //! One connection of the engine, kept small: a thread walks over ten thousand of them.
 
-use crate::ports::Lease;
+use crate::ports::PortLease;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnderWay {
+pub(crate) struct RequestInFlight {
     pub(crate) intended_ns: u64,
     pub(crate) since_ns: u64,
     pub(crate) first_byte_ns: u64,
@@ -13,7 +13,7 @@ pub(crate) struct UnderWay {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// No socket. May be opened when needed.
     #[default]
     Closed,
@@ -42,7 +42,7 @@ pub(crate) const KNOWN_SLOW: u16 = 32;
 /// A request of the window on this slot has no response yet.
 pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
-pub(crate) const HEARD: u16 = 128;
+pub(crate) const ANSWERED: u16 = 128;
 /// The socket reports the kernel's time stamps.
 pub(crate) const STAMPED: u16 = 256;
 /// Requests that are put now are sent together later.
@@ -69,10 +69,10 @@ pub(crate) struct Connection<F> {
     pub(crate) target: u32,
     /// Bytes of the response so far; `u32::MAX` means that or more.
     pub(crate) received_bytes: u32,
-    pub(crate) lease: Lease,
+    pub(crate) lease: PortLease,
     /// Distinguishes events of this socket from those of an earlier one in the slot.
     pub(crate) generation: u16,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     pub(crate) flags: u16,
     pub(crate) failures: u8,
 }
@@ -85,14 +85,14 @@ impl<F: Default> Connection<F> {
 
 impl<F> Connection<F> {
     #[inline]
-    pub(crate) fn under_way(&self) -> UnderWay {
+    pub(crate) fn under_way(&self) -> RequestInFlight {
         let Connection { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes, .. } = *self;
-        UnderWay { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes }
+        RequestInFlight { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes }
     }
 
     #[inline]
-    pub(crate) fn describe(&mut self, request: UnderWay) {
-        UnderWay {
+    pub(crate) fn describe(&mut self, request: RequestInFlight) {
+        RequestInFlight {
             intended_ns: self.intended_ns,
             since_ns: self.since_ns,
             first_byte_ns: self.first_byte_ns,

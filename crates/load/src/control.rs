@@ -40,7 +40,7 @@ impl Control {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Live {
+pub(crate) struct LiveCounters {
     pub(crate) connected: AtomicU64,
     pub(crate) completed: AtomicU64,
     pub(crate) completed_total: AtomicU64,

@@ -3,7 +3,7 @@
 //! sees is counted. With a warm-up, requests in flight at its end belong to the window, too.
 
 use crate::check::{check, port_rules, sources};
-use crate::control::{Control, Live};
+use crate::control::{Control, LiveCounters};
 use crate::cost::{self, EngineCost};
 use crate::doubts::doubts;
 use crate::error::{LoadError, machine, wrong};
@@ -15,7 +15,7 @@ use crate::result::LoadResult;
 use crate::socket::Errno;
 use crate::supply::{NoSupply, Supply};
 use crate::tls::{TlsSetting, TlsTally, add_handshakes};
-use crate::worker::{self, GRACE_NS, Report, Task};
+use crate::worker::{self, GRACE_NS, Task, WorkerReport};
 use record::time::{monotonic_ns, unix_ms};
 use record::{LoadPlan, Share};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-const LOOK_NS: u64 = 20_000_000;
+const CHECK_NS: u64 = 20_000_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Time from the decision to begin until the first request. In it, every thread notices the decision.
 const LEAD_NS: u64 = 5_000_000;
@@ -42,7 +42,7 @@ pub trait LoadEvents {
     /// The measured window begins.
     fn window_begins(&mut self) {}
     /// About every 200 ms, from the first connection to the last response.
-    fn progress(&mut self, _progress: &Progress) {}
+    fn progress(&mut self, _progress: &LoadProgress) {}
     /// The measured window is over; the last responses may still arrive.
     fn window_ends(&mut self) {}
     /// Whether to end the load early because its result would be useless. Polled together with the stop flag.
@@ -53,7 +53,7 @@ pub trait LoadEvents {
 
 /// The progress of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct LoadProgress {
     /// Time since [`run`] began.
     #[serde(skip)]
     pub elapsed_ns: u64,
@@ -93,13 +93,13 @@ pub fn run_supplied(
     check(plan)?;
     let address = choose_address(plan, stop);
     let requests = Requests::new(plan);
-    let tls = TlsSetting::of(plan)?;
+    let tls = TlsSetting::from_plan(plan)?;
     let rules = port_rules(plan);
     let threads = plan.threads.min(plan.connections as usize).max(1);
     let rules = crate::ports::PortRules { threads: threads as u64, ..rules };
     let sources = sources(plan, address, &rules);
     let control = Control::default();
-    let lives: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
+    let lives: Vec<LiveCounters> = (0..threads).map(|_| LiveCounters::default()).collect();
     let mut conductor = Conductor::new(plan, &control, &lives, stop, events);
     let (reports, logs) = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(threads);
@@ -173,7 +173,7 @@ pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
         let _ = found.send(addresses.iter().find(answers).copied());
     });
     while !stop.load(Ordering::Relaxed) {
-        match receiver.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+        match receiver.recv_timeout(Duration::from_nanos(CHECK_NS)) {
             Ok(Some(address)) => return address,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             _ => break,
@@ -182,12 +182,12 @@ pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     first
 }
 
-type Handle<'scope> = ScopedJoinHandle<'scope, Result<Report, LoadError>>;
+type WorkerThread<'scope> = ScopedJoinHandle<'scope, Result<WorkerReport, LoadError>>;
 
 fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     task: Task<'env>,
-) -> Result<Handle<'scope>, LoadError> {
+) -> Result<WorkerThread<'scope>, LoadError> {
     let name = format!("load-{}", task.thread.index);
     let body = move || {
         if !task.plan.cpus.is_empty() {
@@ -207,7 +207,7 @@ fn start<'scope, 'env: 'scope>(
 struct Conductor<'a> {
     plan: &'a LoadPlan,
     control: &'a Control,
-    lives: &'a [Live],
+    lives: &'a [LiveCounters],
     stop: &'a AtomicBool,
     events: &'a mut dyn LoadEvents,
     began_ns: u64,
@@ -215,8 +215,10 @@ struct Conductor<'a> {
     end_ns: u64,
     started_unix_ms: u64,
     interrupted: bool,
-    last_progress: (u64, u64),
-    looked_ns: u64,
+    /// When progress was last reported, and the completed requests then.
+    reported_ns: u64,
+    reported_completed: u64,
+    checked_ns: u64,
     /// The longest time between two checks in the window.
     stood_ns: u64,
 }
@@ -225,7 +227,7 @@ impl<'a> Conductor<'a> {
     fn new(
         plan: &'a LoadPlan,
         control: &'a Control,
-        lives: &'a [Live],
+        lives: &'a [LiveCounters],
         stop: &'a AtomicBool,
         events: &'a mut dyn LoadEvents,
     ) -> Self {
@@ -241,14 +243,15 @@ impl<'a> Conductor<'a> {
             end_ns: u64::MAX,
             started_unix_ms: unix_ms(),
             interrupted: false,
-            last_progress: (now, 0),
-            looked_ns: now,
+            reported_ns: now,
+            reported_completed: 0,
+            checked_ns: now,
             stood_ns: 0,
         }
     }
 
-    fn conduct(&mut self, handles: &[Handle<'_>]) {
-        let any_over = |handles: &[Handle<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
+    fn conduct(&mut self, handles: &[WorkerThread<'_>]) {
+        let any_over = |handles: &[WorkerThread<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
         self.report_progress(monotonic_ns());
         let give_up_ns = self.began_ns.saturating_add(opening_limit_ns(self.plan));
         while self.control.ready() < handles.len() && monotonic_ns() < give_up_ns && !any_over(handles) {
@@ -266,13 +269,13 @@ impl<'a> Conductor<'a> {
         }
         self.started_unix_ms = unix_ms();
         self.events.window_begins();
-        self.looked_ns = monotonic_ns();
+        self.checked_ns = monotonic_ns();
         let to_the_end = self.pause_until(self.end_ns, handles);
         self.end_ns = self.end_ns.min(monotonic_ns().max(self.begin_ns));
         self.events.window_ends();
-        let deadline_ns = self.end_ns + GRACE_NS.max(self.plan.timeout_ns) + 10 * LOOK_NS;
+        let deadline_ns = self.end_ns + GRACE_NS.max(self.plan.timeout_ns) + 10 * CHECK_NS;
         while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < deadline_ns {
-            if !self.pause(LOOK_NS / 4) {
+            if !self.pause(CHECK_NS / 4) {
                 return;
             }
         }
@@ -281,30 +284,30 @@ impl<'a> Conductor<'a> {
     /// False if the run was cut short.
     fn pause(&mut self, nanos: u64) -> bool {
         std::thread::sleep(Duration::from_nanos(nanos));
-        self.look()
+        self.check()
     }
 
     /// Also ends when every engine thread has ended (end of a log, or a failure); false if the run was cut short.
-    fn pause_until(&mut self, until_ns: u64, handles: &[Handle<'_>]) -> bool {
+    fn pause_until(&mut self, until_ns: u64, handles: &[WorkerThread<'_>]) -> bool {
         loop {
             let now = monotonic_ns();
             if now >= until_ns || handles.iter().all(ScopedJoinHandle::is_finished) {
                 return true;
             }
-            if !self.pause(LOOK_NS.min(until_ns - now)) {
+            if !self.pause(CHECK_NS.min(until_ns - now)) {
                 return false;
             }
         }
     }
 
-    fn look(&mut self) -> bool {
+    fn check(&mut self) -> bool {
         let now = monotonic_ns();
-        let in_window = self.looked_ns.max(self.begin_ns)..now.min(self.end_ns);
+        let in_window = self.checked_ns.max(self.begin_ns)..now.min(self.end_ns);
         self.stood_ns = self.stood_ns.max(in_window.end.saturating_sub(in_window.start));
-        if now >= self.last_progress.0 + PROGRESS_NS {
+        if now >= self.reported_ns + PROGRESS_NS {
             self.report_progress(now);
         }
-        self.looked_ns = monotonic_ns();
+        self.checked_ns = monotonic_ns();
         let is_stopped = self.stop.load(Ordering::Relaxed);
         if is_stopped || self.events.should_abort() {
             self.interrupted = is_stopped && now < self.end_ns;
@@ -316,12 +319,13 @@ impl<'a> Conductor<'a> {
     }
 
     fn report_progress(&mut self, now: u64) {
-        let sum = |pick: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
+        let sum = |pick: fn(&LiveCounters) -> &std::sync::atomic::AtomicU64| -> u64 {
             self.lives.iter().map(|live| pick(live).load(Ordering::Relaxed)).sum()
         };
         let total = sum(|live| &live.completed_total);
-        let (last_ns, last_total) = std::mem::replace(&mut self.last_progress, (now, total));
-        let progress = Progress {
+        let last_ns = std::mem::replace(&mut self.reported_ns, now);
+        let last_total = std::mem::replace(&mut self.reported_completed, total);
+        let progress = LoadProgress {
             elapsed_ns: now - self.began_ns,
             connected: sum(|live| &live.connected),
             completed: sum(|live| &live.completed),
@@ -333,7 +337,7 @@ impl<'a> Conductor<'a> {
         self.events.progress(&progress);
     }
 
-    fn result(self, reports: Vec<Report>, logs: Vec<FeedReport>) -> LoadResult {
+    fn result(self, reports: Vec<WorkerReport>, logs: Vec<FeedReport>) -> LoadResult {
         let mut replay = crate::replay::merged(logs);
         let mut classes = Vec::new();
         let mut engine = EngineCost { threads: reports.len(), ..EngineCost::default() };

@@ -50,7 +50,7 @@ mod worker;
 pub use check::{MOST_CONNECTIONS, check};
 pub use classes::ClassCounts;
 pub use cost::EngineCost;
-pub use engine::{LoadEvents, Progress, choose_address, opening_limit_ns, run, run_supplied};
+pub use engine::{LoadEvents, LoadProgress, choose_address, opening_limit_ns, run, run_supplied};
 pub use error::LoadError;
 pub use merge::SeriesSum;
 pub use probe::{ProbeResponse, check_opening, connect_once, is_redirect, probe};

@@ -54,7 +54,7 @@ impl EngineCost {
 /// cells are empty. Lines that are not rows of a `series.csv` are ignored.
 #[derive(Debug, Default)]
 pub struct SeriesSum {
-    rows: Vec<(String, Row)>,
+    rows: Vec<(String, SeriesRow)>,
 }
 
 impl SeriesSum {
@@ -71,7 +71,7 @@ impl SeriesSum {
     /// The sum in the format of `series.csv`.
     pub fn csv(&self) -> String {
         let mut csv = String::from(HEADER);
-        for (time, Row { completed, failed, received, lag, connections }) in &self.rows {
+        for (time, SeriesRow { completed, failed, received, lag, connections }) in &self.rows {
             csv.push_str(&format!("{time},{completed},{failed},{received},,,{lag:.1},{connections}\n"));
         }
         csv
@@ -79,7 +79,7 @@ impl SeriesSum {
 }
 
 #[derive(Debug)]
-struct Row {
+struct SeriesRow {
     completed: f64,
     failed: f64,
     received: f64,
@@ -87,8 +87,8 @@ struct Row {
     connections: f64,
 }
 
-impl Row {
-    fn add(&mut self, other: &Row) {
+impl SeriesRow {
+    fn add(&mut self, other: &SeriesRow) {
         self.completed += other.completed;
         self.failed += other.failed;
         self.received += other.received;
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-fn rows(text: &str) -> impl Iterator<Item = (&str, Row)> {
+fn rows(text: &str) -> impl Iterator<Item = (&str, SeriesRow)> {
     text.lines().skip(1).filter_map(|line| {
         let mut cells = line.split(',');
         let time = cells.next().filter(|time| time.parse::<f64>().is_ok_and(f64::is_finite))?;
@@ -105,7 +105,7 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, Row)> {
             || cells.next().map(|cell| cell.parse::<f64>().ok().filter(|value| value.is_finite()).unwrap_or(0.0));
         let (completed, failed, received) = (number()?, number()?, number()?);
         let (_median, _tail, lag, connections) = (number()?, number()?, number()?, number()?);
-        Some((time, Row { completed, failed, received, lag, connections }))
+        Some((time, SeriesRow { completed, failed, received, lag, connections }))
     })
 }
 

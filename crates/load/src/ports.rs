@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
+pub struct PortLease {
     pub source: u16,
     pub port: PortChoice,
 }
@@ -56,7 +56,7 @@ impl PortRules {
 #[derive(Debug)]
 pub struct PortAllocator {
     rules: PortRules,
-    sources: Vec<Source>,
+    sources: Vec<SourcePorts>,
     /// Connections per source and thread before the kernel's search becomes slow, and the possible ones.
     easy: u64,
     full: u64,
@@ -66,22 +66,26 @@ pub struct PortAllocator {
     thread: u64,
 }
 
+/// Ports in TIME_WAIT that become free at one time.
+#[derive(Debug)]
+struct ClosingPorts {
+    free_ns: u64,
+    count: u64,
+}
+
 #[derive(Debug, Default)]
-struct Source {
+struct SourcePorts {
     in_use: u64,
     in_time_wait: u64,
-    closing: VecDeque<(u64, u64)>,
+    closing: VecDeque<ClosingPorts>,
     explicit: Option<VecDeque<u16>>,
 }
 
-impl Source {
-    fn settle(&mut self, now_ns: u64) {
-        while let Some((free_at, count)) = self.closing.front().copied() {
-            if free_at > now_ns {
-                break;
-            }
+impl SourcePorts {
+    fn free_closed(&mut self, now_ns: u64) {
+        while let Some(closed) = self.closing.front().filter(|closed| closed.free_ns <= now_ns) {
+            self.in_time_wait -= closed.count;
             self.closing.pop_front();
-            self.in_time_wait -= count;
         }
     }
 
@@ -101,7 +105,7 @@ impl PortAllocator {
         let threads = rules.threads.max(1);
         PortAllocator {
             rules,
-            sources: (0..sources.max(1)).map(|_| Source::default()).collect(),
+            sources: (0..sources.max(1)).map(|_| SourcePorts::default()).collect(),
             easy: (rules.easy() / threads).max(1),
             full: (rules.range() / threads).max(1),
             current: 0,
@@ -118,14 +122,14 @@ impl PortAllocator {
     }
 
     /// Leases a local end for one more connection; `None` when every port is taken.
-    pub fn lease(&mut self, now_ns: u64) -> Option<Lease> {
+    pub fn lease(&mut self, now_ns: u64) -> Option<PortLease> {
         let count = self.sources.len();
         for limit in [self.easy, self.full] {
             for step in 0..count {
                 let index = (self.current + step) % count;
                 let source = &mut self.sources[index];
                 if source.taken() >= limit {
-                    source.settle(now_ns);
+                    source.free_closed(now_ns);
                 }
                 if source.taken() < limit {
                     let port = if source.taken() < self.easy {
@@ -144,7 +148,7 @@ impl PortAllocator {
                     };
                     source.in_use += 1;
                     self.current = index;
-                    return Some(Lease { source: index as u16, port });
+                    return Some(PortLease { source: index as u16, port });
                 }
             }
         }
@@ -153,17 +157,18 @@ impl PortAllocator {
 
     /// Returns a lease for which the kernel had no port: other programs use them, or an earlier run left them in
     /// TIME_WAIT. Its source counts as full while that may last.
-    pub fn exhausted(&mut self, lease: Lease, now_ns: u64) {
+    pub fn exhausted(&mut self, lease: PortLease, now_ns: u64) {
         self.release(lease, false, now_ns);
         let source = &mut self.sources[usize::from(lease.source)];
         let missing = self.full.saturating_sub(source.taken());
         source.in_time_wait += missing;
         // At least a second, because asking for a port of a full source is slow.
-        source.closing.push_back((now_ns + self.rules.time_wait_ns.max(1_000_000_000), missing));
+        let free_ns = now_ns + self.rules.time_wait_ns.max(1_000_000_000);
+        source.closing.push_back(ClosingPorts { free_ns, count: missing });
     }
 
     /// Returns a lease. `closed_first`: our end closed first, so the TIME_WAIT is ours.
-    pub fn release(&mut self, lease: Lease, closed_first: bool, now_ns: u64) {
+    pub fn release(&mut self, lease: PortLease, closed_first: bool, now_ns: u64) {
         let step_ns = (self.rules.time_wait_ns / 8).max(1);
         let source = &mut self.sources[usize::from(lease.source)];
         source.in_use -= 1;
@@ -174,11 +179,11 @@ impl PortAllocator {
         }
         if closed_first && self.rules.time_wait_ns > 0 {
             source.in_time_wait += 1;
-            let free_at = now_ns + self.rules.time_wait_ns;
+            let free_ns = now_ns + self.rules.time_wait_ns;
             match source.closing.back_mut() {
                 // Steps are in order of time: a step that would end before the last one ends with the last one.
-                Some((last, count)) if free_at <= *last => *count += 1,
-                _ => source.closing.push_back((free_at + step_ns, 1)),
+                Some(last) if free_ns <= last.free_ns => last.count += 1,
+                _ => source.closing.push_back(ClosingPorts { free_ns: free_ns + step_ns, count: 1 }),
             }
         }
     }
@@ -212,7 +217,7 @@ mod tests {
     #[test]
     fn a_single_source_uses_more_than_half_of_the_range_by_scanning() {
         let mut ports = PortAllocator::new(rules(true), 1);
-        let leases: Vec<Lease> = std::iter::from_fn(|| ports.lease(0)).collect();
+        let leases: Vec<PortLease> = std::iter::from_fn(|| ports.lease(0)).collect();
         assert_eq!(leases.len(), 28_232);
         assert!(leases[..13_000].iter().all(|lease| lease.port == PortChoice::Kernel));
         assert!(leases[14_116..].iter().all(|lease| lease.port == PortChoice::Scan));
@@ -283,7 +288,7 @@ mod tests {
                 for source in 0..sources {
                     prop_assert!(held.iter().filter(|lease| usize::from(lease.source) == source).count() <= 10);
                 }
-                let is_explicit = |lease: &&Lease| matches!(lease.port, PortChoice::Explicit(_));
+                let is_explicit = |lease: &&PortLease| matches!(lease.port, PortChoice::Explicit(_));
                 let explicit: Vec<_> = held.iter().filter(is_explicit).collect();
                 for (at, lease) in explicit.iter().enumerate() {
                     prop_assert!(!explicit[..at].contains(lease));

@@ -1,7 +1,7 @@
 use crate::check::check;
 use crate::error::{LoadError, wrong};
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
-use crate::http2::{Ended, Session, error_name};
+use crate::http2::{Http2Session, StreamEnd, error_name};
 use crate::replies::Reply;
 use crate::request::Requests;
 use crate::tls::{TlsSetting, error_text};
@@ -90,7 +90,7 @@ struct To<'a> {
     asks: bool,
 }
 
-struct Exchange {
+struct ProbeConnection {
     stream: Box<dyn ReadWrite>,
     socket: TcpStream,
     address: SocketAddr,
@@ -109,11 +109,11 @@ enum Bytes {
     Reset,
 }
 
-impl Exchange {
+impl ProbeConnection {
     fn new(stream: Box<dyn ReadWrite>, socket: TcpStream, to: &To<'_>) -> Result<Self, LoadError> {
         let To { address, timeout, .. } = *to;
         socket.set_write_timeout(Some(timeout)).map_err(|cause| unreachable(address, &cause))?;
-        Ok(Exchange { stream, socket, address, begun: Instant::now(), timeout, received: 0, sent: Ok(()) })
+        Ok(ProbeConnection { stream, socket, address, begun: Instant::now(), timeout, received: 0, sent: Ok(()) })
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -152,12 +152,12 @@ trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
 
-fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
+fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<ProbeConnection, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| unreachable(address, &cause);
     let socket = stream.try_clone().map_err(network)?;
-    let Some(setting) = TlsSetting::of(plan)? else {
-        return Exchange::new(Box::new(stream), socket, to);
+    let Some(setting) = TlsSetting::from_plan(plan)? else {
+        return ProbeConnection::new(Box::new(stream), socket, to);
     };
     let refused = |error| no_handshake(address, &error);
     let mut session = setting.connection().map_err(refused)?;
@@ -179,13 +179,13 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let is_later = session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
     if is_later && (!asks || plan.protocol == Protocol::Connect) {
         // After the handshake, a server may still demand a client certificate; others send tickets or nothing.
-        let patience = (2 * begun.elapsed()).max(VERDICT).min(timeout);
-        stream.set_read_timeout(Some(patience)).map_err(network)?;
+        let timeout = (2 * begun.elapsed()).max(VERDICT).min(timeout);
+        stream.set_read_timeout(Some(timeout)).map_err(network)?;
         if session.read_tls(&mut stream).is_ok() {
             session.process_new_packets().map_err(refused)?;
         }
     }
-    Exchange::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
+    ProbeConnection::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
 }
 
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
@@ -228,7 +228,7 @@ fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadErro
     })
 }
 
-fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError> {
+fn http1(to: &To<'_>, mut exchange: ProbeConnection) -> Result<ProbeResponse, LoadError> {
     let To { plan, address, .. } = *to;
     let requests = Requests::new(&LoadPlan { traceparent: false, ..plan.clone() });
     exchange.send(requests.targets[0].bytes(plan.requests_per_connection == 1));
@@ -255,10 +255,10 @@ fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError
         let keep = count.min(KEPT_BYTES - start.len());
         start.extend_from_slice(&buffer[..keep]);
         match framing.feed(&mut heads, 0, &buffer[..count]) {
-            Ok(fed) if fed.is_complete && fed.used < count => {
+            Ok(consumed) if consumed.is_complete && consumed.used < count => {
                 return Err(not_http(address, Malformed("more bytes came than the response announced"), &start));
             }
-            Ok(fed) if fed.is_complete => return Ok(response(&framing, &start, requests.is_head)),
+            Ok(consumed) if consumed.is_complete => return Ok(response(&framing, &start, requests.is_head)),
             Ok(_) => {}
             Err(malformed) => return Err(not_http(address, malformed, &start)),
         }
@@ -268,7 +268,7 @@ fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError
 fn ordered<K: OrderedProtocol>(
     mut protocol: K,
     to: &To<'_>,
-    mut exchange: Exchange,
+    mut exchange: ProbeConnection,
 ) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| wrong(format!("{address}: {why}"));
@@ -295,9 +295,10 @@ fn ordered<K: OrderedProtocol>(
         while at < count {
             let is_opening = replies < opening;
             let target = if is_opening { 0 } else { target };
-            let fed = protocol.feed(&mut reply, target, &buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
-            at += fed.used;
-            if !fed.is_complete {
+            let consumed =
+                protocol.feed(&mut reply, target, &buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
+            at += consumed.used;
+            if !consumed.is_complete {
                 continue;
             }
             let status = reply.status();
@@ -321,11 +322,11 @@ fn ordered<K: OrderedProtocol>(
     }
 }
 
-fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
+fn http2(to: &To<'_>, mut exchange: ProbeConnection) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| wrong(format!("{address}: {why}"));
     let requests = crate::request::http_2(plan, &plan.body[..]);
-    let mut session = Session::<()>::default();
+    let mut session = Http2Session::<()>::default();
     session.keep_location();
     session.count_parts(!plan.protocol.has_status_codes());
     session.open(&requests, 1);
@@ -346,17 +347,17 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
         };
         let mut at = 0;
         while at < count || session.has_more() {
-            let fed = session.feed(&buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
-            at += fed.used;
+            let consumed = session.feed(&buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
+            at += consumed.used;
             match (session.current(), session.ended()) {
-                (Some(place), Some(Ended::Response)) => {
+                (Some(place), Some(StreamEnd::Response)) => {
                     return Ok(Some(http2_response(plan, &session, place)));
                 }
-                (_, Some(Ended::Malformed(rule))) => return Err(foreign(rule.0.into())),
-                (_, Some(Ended::Reset(code))) => {
+                (_, Some(StreamEnd::Malformed(rule))) => return Err(foreign(rule.0.into())),
+                (_, Some(StreamEnd::Reset(code))) => {
                     return Err(foreign(format!("the server reset the request's stream ({})", error_name(code))));
                 }
-                (_, Some(Ended::GoneAway(code))) => {
+                (_, Some(StreamEnd::GoneAway(code))) => {
                     return Err(foreign(format!(
                         "the server ended the connection before it processed the request (GOAWAY, {})",
                         error_name(code)
@@ -364,7 +365,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
                 }
                 _ => {}
             }
-            if !is_open && fed.is_complete {
+            if !is_open && consumed.is_complete {
                 is_open = true;
                 if !asks {
                     return Ok(None);
@@ -375,7 +376,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     }
 }
 
-fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> ProbeResponse {
+fn http2_response(plan: &LoadPlan, session: &Http2Session<()>, place: usize) -> ProbeResponse {
     let location = session.location().map(|text| PlainText::of_bytes(text, 200));
     let of_http = session.status(place);
     if plan.protocol.has_status_codes() {

@@ -8,7 +8,7 @@ pub(crate) use feed::{Feed, FeedReport, FeedStep, Next, feeder};
 use record::workload::ReplayResult;
 
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequest {
     pub(crate) client: u64,
     pub(crate) session: u64,
     /// Time since the first request; the engine thread converts it to an instant.
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Comparison {
+pub(crate) struct ReplayComparison {
     pub(crate) expected_bytes: u64,
     pub(crate) got_bytes: u64,
     pub(crate) sizes_equal: u64,
@@ -35,8 +35,8 @@ pub(crate) struct Comparison {
     pub(crate) is_whole: bool,
 }
 
-impl Comparison {
-    pub(crate) fn answered(&mut self, request: &Pending, status: u16, body_bytes: u64) {
+impl ReplayComparison {
+    pub(crate) fn answered(&mut self, request: &PendingRequest, status: u16, body_bytes: u64) {
         if let Some(logged) = request.status {
             *if logged == status { &mut self.statuses_equal } else { &mut self.statuses_different } += 1;
         }
@@ -101,8 +101,8 @@ pub(crate) fn merged(reports: Vec<FeedReport>) -> Option<ReplayResult> {
 mod tests {
     use super::*;
 
-    fn logged(status: Option<u16>, body_bytes: Option<u64>) -> Pending {
-        Pending {
+    fn logged(status: Option<u16>, body_bytes: Option<u64>) -> PendingRequest {
+        PendingRequest {
             client: 0,
             session: 0,
             intended_ns: 0,
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn sizes_are_compared_only_where_both_sides_answered_200() {
-        let mut comparison = Comparison::default();
+        let mut comparison = ReplayComparison::default();
         comparison.answered(&logged(Some(200), Some(10)), 200, 10);
         comparison.answered(&logged(Some(200), Some(10)), 200, 9);
         comparison.answered(&logged(Some(304), None), 200, 10);
         comparison.answered(&logged(Some(404), Some(7)), 404, 100);
         comparison.answered(&logged(None, Some(10)), 200, 10);
-        comparison.answered(&Pending { is_head: true, ..logged(Some(200), Some(10)) }, 200, 0);
+        comparison.answered(&PendingRequest { is_head: true, ..logged(Some(200), Some(10)) }, 200, 0);
         assert_eq!((comparison.sizes_equal, comparison.sizes_different), (2, 1));
         assert_eq!((comparison.expected_bytes, comparison.got_bytes), (30, 29));
         assert_eq!((comparison.statuses_equal, comparison.statuses_different), (4, 1));

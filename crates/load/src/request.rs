@@ -14,7 +14,7 @@ pub(crate) const TRACE_LINE: &str = "traceparent: 00-000000000000000000000000000
 #[derive(Debug)]
 pub(crate) struct Requests {
     /// Two requests for each target: the second one is the last on its connection.
-    pub(crate) targets: Vec<Request>,
+    pub(crate) targets: Vec<TargetRequests>,
     pub(crate) is_head: bool,
     /// Request body; HTTP/2 sends it after each header block.
     pub(crate) body: Arc<[u8]>,
@@ -23,12 +23,12 @@ pub(crate) struct Requests {
 }
 
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct TargetRequests {
     pub(crate) kept: Box<[u8]>,
     pub(crate) last: Box<[u8]>,
 }
 
-impl Request {
+impl TargetRequests {
     #[inline]
     pub(crate) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.last } else { &self.kept }
@@ -40,7 +40,7 @@ impl Requests {
         let targets = plan
             .targets
             .iter()
-            .map(|target| Request {
+            .map(|target| TargetRequests {
                 kept: encode(plan, &target.path, false).into(),
                 last: encode(plan, &target.path, true).into(),
             })
@@ -58,7 +58,7 @@ impl Requests {
     }
 
     #[inline]
-    pub(crate) fn of<F>(&self, connection: &Connection<F>) -> &[u8] {
+    pub(crate) fn bytes_for<F>(&self, connection: &Connection<F>) -> &[u8] {
         self.targets[connection.target as usize].bytes(connection.has(LAST_REQUEST))
     }
 
@@ -72,32 +72,32 @@ impl Requests {
     }
 }
 
-pub(crate) enum Choice {
+pub(crate) enum TargetChoice {
     InTurn(usize),
     Weighted(Box<ChaCha8Rng>),
 }
 
-impl Choice {
+impl TargetChoice {
     pub(crate) fn new(requests: &Requests, seed: u64, share: Share) -> Self {
         if requests.popularity.is_none() {
-            return Choice::InTurn(share.index as usize % requests.targets.len().max(1));
+            return TargetChoice::InTurn(share.index as usize % requests.targets.len().max(1));
         }
         // Independent of the schedule's random numbers.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(1 << 32 | u64::from(share.index));
-        Choice::Weighted(Box::new(rng))
+        TargetChoice::Weighted(Box::new(rng))
     }
 
     /// Walker's alias method: two random numbers, whatever the number of targets.
     #[inline]
     pub(crate) fn next(&mut self, requests: &Requests) -> usize {
         match self {
-            Choice::InTurn(next) => {
+            TargetChoice::InTurn(next) => {
                 let target = *next;
                 *next = if target + 1 == requests.targets.len() { 0 } else { target + 1 };
                 target
             }
-            Choice::Weighted(rng) => requests.popularity.as_ref().map_or(0, |popularity| popularity.sample(rng)),
+            TargetChoice::Weighted(rng) => requests.popularity.as_ref().map_or(0, |popularity| popularity.sample(rng)),
         }
     }
 }
@@ -130,13 +130,13 @@ pub(crate) fn fields(plan: &LoadPlan) -> String {
     fields
 }
 
-pub(crate) fn http_2(plan: &LoadPlan, body: impl Into<Arc<[u8]>>) -> http2::Requests {
+pub(crate) fn http_2(plan: &LoadPlan, body: impl Into<Arc<[u8]>>) -> http2::RequestBlocks {
     let paths = plan.targets.iter().map(|target| target.path.as_str());
-    http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, body)
+    http2::RequestBlocks::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, body)
 }
 
-pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::Writer {
-    http2::Writer::new(scheme(plan), &plan.host, &plan.headers)
+pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::LogRequestWriter {
+    http2::LogRequestWriter::new(scheme(plan), &plan.host, &plan.headers)
 }
 
 fn scheme(plan: &LoadPlan) -> &'static str {

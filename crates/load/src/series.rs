@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 pub const HEADER: &str = "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
 
 #[derive(Debug, Clone)]
-struct Step {
+struct SeriesStep {
     completed: u64,
     failed: u64,
     received_bytes: u64,
@@ -15,9 +15,9 @@ struct Step {
     response: Histogram<u32>,
 }
 
-impl Step {
+impl SeriesStep {
     fn new() -> Self {
-        Step {
+        SeriesStep {
             completed: 0,
             failed: 0,
             received_bytes: 0,
@@ -28,7 +28,7 @@ impl Step {
         }
     }
 
-    fn add(&mut self, other: &Step) {
+    fn add(&mut self, other: &SeriesStep) {
         self.completed += other.completed;
         self.failed += other.failed;
         self.received_bytes += other.received_bytes;
@@ -41,7 +41,7 @@ impl Step {
 pub(crate) struct Series {
     start_ns: u64,
     step_ns: u64,
-    steps: Vec<Step>,
+    steps: Vec<SeriesStep>,
     /// Later times make the steps longer instead of being lost.
     is_growing: bool,
     /// The step of the last call; most times fall into it.
@@ -57,7 +57,7 @@ impl Series {
         Series {
             start_ns,
             step_ns,
-            steps: vec![Step::new(); count],
+            steps: vec![SeriesStep::new(); count],
             is_growing: false,
             current: 0,
             current_end_ns: start_ns.saturating_add(step_ns),
@@ -80,14 +80,14 @@ impl Series {
             }
             self.steps.push(step);
         }
-        self.steps.resize_with(count, Step::new);
+        self.steps.resize_with(count, SeriesStep::new);
         self.step_ns *= 2;
         self.current = 0;
         self.current_end_ns = self.start_ns.saturating_add(self.step_ns);
     }
 
     #[inline]
-    fn at(&mut self, now_ns: u64) -> Option<&mut Step> {
+    fn at(&mut self, now_ns: u64) -> Option<&mut SeriesStep> {
         if now_ns >= self.current_end_ns || now_ns + self.step_ns < self.current_end_ns {
             let mut index = (now_ns.checked_sub(self.start_ns)? / self.step_ns) as usize;
             while self.is_growing && index >= self.steps.len() {

@@ -171,8 +171,8 @@ pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// it.
 pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
     #[repr(align(8))]
-    struct Control([u8; 64]);
-    let mut control = Control([0; 64]);
+    struct ControlBuffer([u8; 64]);
+    let mut control = ControlBuffer([0; 64]);
     let mut parts = [IoSliceMut::new(buffer)];
     let received = recvmsg::<()>(fd, &mut parts, Some(&mut control.0), MsgFlags::empty());
     let message = received.map_err(|error| Errno::from_raw_os_error(error as i32))?;

@@ -9,19 +9,19 @@ use std::ops::Range;
 const KEPT: usize = 32;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stalls {
+pub(crate) struct StallLog {
     answered_ns: u64,
     given_up_ns: Option<u64>,
-    /// Beginnings and ends of waits, unordered.
-    longest: Vec<(u64, u64)>,
+    /// Waits, unordered.
+    longest: Vec<Range<u64>>,
     shortest_ns: u64,
 }
 
-fn length((from_ns, to_ns): (u64, u64)) -> u64 {
-    to_ns - from_ns
+fn length(wait: &Range<u64>) -> u64 {
+    wait.end - wait.start
 }
 
-impl Stalls {
+impl StallLog {
     /// Counts a response at `now_ns` to a request sent at `sent_ns`, clipped to the window.
     #[inline]
     pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, window: Range<u64>) {
@@ -29,7 +29,7 @@ impl Stalls {
         let (from_ns, to_ns) = (self.answered_ns.max(sent_ns).max(window.start), now_ns.min(window.end));
         self.answered_ns = now_ns;
         if from_ns <= to_ns && (self.longest.len() < KEPT || to_ns - from_ns > self.shortest_ns) {
-            self.keep((from_ns, to_ns));
+            self.keep(from_ns..to_ns);
         }
     }
 
@@ -43,39 +43,39 @@ impl Stalls {
         }
     }
 
-    fn keep(&mut self, stall: (u64, u64)) {
+    fn keep(&mut self, stall: Range<u64>) {
         if self.longest.len() == KEPT
-            && let Some(shortest) = self.longest.iter_mut().min_by_key(|one| length(**one))
+            && let Some(shortest) = self.longest.iter_mut().min_by_key(|one| length(one))
         {
             *shortest = stall;
         } else {
             self.longest.push(stall);
         }
         if self.longest.len() == KEPT {
-            self.shortest_ns = self.longest.iter().copied().map(length).min().unwrap_or(0);
+            self.shortest_ns = self.longest.iter().map(length).min().unwrap_or(0);
         }
     }
 
     /// Merges another thread's waits: the server stalled while neither thread had a response. A thread without any
     /// response waited all the time.
-    pub(crate) fn merge(&mut self, other: Stalls) {
+    pub(crate) fn merge(&mut self, other: StallLog) {
         if self.longest.is_empty() {
             *self = other;
         } else if !other.longest.is_empty() {
-            let both = |(mine, theirs): (&(u64, u64), &(u64, u64))| {
-                let from_ns = mine.0.max(theirs.0);
-                (from_ns, mine.1.min(theirs.1).max(from_ns))
+            let both = |(mine, theirs): (&Range<u64>, &Range<u64>)| {
+                let from_ns = mine.start.max(theirs.start);
+                from_ns..mine.end.min(theirs.end).max(from_ns)
             };
             let pairs = self.longest.iter().flat_map(|mine| other.longest.iter().map(move |theirs| (mine, theirs)));
             let mut found: Vec<_> = pairs.map(both).collect();
-            found.sort_unstable_by_key(|one| std::cmp::Reverse(length(*one)));
+            found.sort_unstable_by_key(|one| std::cmp::Reverse(length(one)));
             found.truncate(KEPT);
             self.longest = found;
         }
     }
 
     pub(crate) fn longest_ns(&self) -> Option<u64> {
-        self.longest.iter().copied().map(length).max()
+        self.longest.iter().map(length).max()
     }
 }
 
@@ -83,15 +83,15 @@ impl Stalls {
 mod tests {
     use super::*;
 
-    fn seen(responses: &[(u64, u64)]) -> Stalls {
-        let mut stalls = Stalls::default();
+    fn seen(responses: &[(u64, u64)]) -> StallLog {
+        let mut stalls = StallLog::default();
         responses.iter().for_each(|(sent, came)| stalls.answered(*sent, *came, 100..10_000));
         stalls
     }
 
     #[test]
     fn time_without_requests_and_before_the_window_is_no_stall() {
-        assert_eq!(Stalls::default().longest_ns(), None);
+        assert_eq!(StallLog::default().longest_ns(), None);
         assert_eq!(seen(&[(10, 130)]).longest_ns(), Some(30), "from the window's begin");
         assert_eq!(
             seen(&[(100, 110), (1000, 1020), (1020, 1025)]).longest_ns(),
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn only_the_longest_stalls_are_kept() {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallLog::default();
         (1..1000).for_each(|at| stalls.answered(at * 1000, at * 1000 + at * 7 % 1000, 0..u64::MAX));
-        let mut kept: Vec<u64> = stalls.longest.iter().copied().map(length).collect();
+        let mut kept: Vec<u64> = stalls.longest.iter().map(length).collect();
         kept.sort_unstable();
         assert_eq!(kept, (1000 - KEPT as u64..1000).collect::<Vec<_>>());
     }

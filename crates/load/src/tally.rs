@@ -6,7 +6,7 @@ use crate::framing::{HTTP_2, is_http_2};
 use crate::http2::{REFUSED_STREAM, error_name};
 use crate::series::Series;
 use crate::socket::Errno;
-use crate::stall::Stalls;
+use crate::stall::StallLog;
 use record::{Latency, LoadCounts, PlainText};
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    fn words(self) -> String {
+    fn message(self) -> String {
         match self {
             Failure::Refused => "the server refused the connection".into(),
             Failure::Reset => "the server reset the connection while a request was under way".into(),
@@ -93,7 +93,7 @@ impl Failure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Belongs {
+pub(crate) enum WindowRelation {
     /// It ended before the window, or was due after it.
     No,
     /// It was sent in the window.
@@ -102,10 +102,10 @@ pub(crate) enum Belongs {
     CarriedIn,
 }
 
-impl Belongs {
+impl WindowRelation {
     #[inline]
     pub(crate) fn is_counted(self) -> bool {
-        self != Belongs::No
+        self != WindowRelation::No
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Tally {
     /// The latest status and how often it came in a row; one insertion into the map covers them all.
     last_status: (u16, u64),
     pub(crate) series: Series,
-    pub(crate) stalls: Stalls,
+    pub(crate) stalls: StallLog,
     pub(crate) examples: Vec<(&'static str, String)>,
     pub(crate) completed_total: u64,
     pub(crate) failed_in_window: u64,
@@ -136,7 +136,7 @@ impl Tally {
             whole: Latency::new(),
             last_status: (0, 0),
             series: Series::new(begin_ns, end_ns.saturating_sub(begin_ns)),
-            stalls: Stalls::default(),
+            stalls: StallLog::default(),
             examples: Vec::new(),
             completed_total: 0,
             failed_in_window: 0,
@@ -157,13 +157,13 @@ impl Tally {
 
     /// How a request that ended, or was still in flight, at `end_ns` relates to the window.
     #[inline]
-    pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> Belongs {
+    pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> WindowRelation {
         if self.covers(intended_ns) {
-            Belongs::Sent
+            WindowRelation::Sent
         } else if intended_ns < self.begin_ns && end_ns >= self.begin_ns && self.begin_ns < self.end_ns {
-            Belongs::CarriedIn
+            WindowRelation::CarriedIn
         } else {
-            Belongs::No
+            WindowRelation::No
         }
     }
 
@@ -171,7 +171,7 @@ impl Tally {
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
-        self.counts.outcomes.carried_in += u64::from(belongs == Belongs::CarriedIn);
+        self.counts.outcomes.carried_in += u64::from(belongs == WindowRelation::CarriedIn);
         belongs.is_counted()
     }
 
@@ -317,7 +317,7 @@ impl Tally {
             if matches!(failure, Failure::TimedOut | Failure::ConnectTimedOut) {
                 self.counts.times.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
             }
-            self.example(failure.kind(), || failure.words());
+            self.example(failure.kind(), || failure.message());
         }
         if self.covers(now_ns) {
             self.failed_in_window += 1;
@@ -334,9 +334,9 @@ impl Tally {
         }
     }
 
-    pub(crate) fn used(&mut self, has_heard: bool) {
+    pub(crate) fn used(&mut self, is_answered: bool) {
         self.counts.outcomes.connections_used += 1;
-        self.counts.outcomes.connections_silent += u64::from(!has_heard);
+        self.counts.outcomes.connections_silent += u64::from(!is_answered);
     }
 
     pub(crate) fn connected(&mut self, took_ns: u64) {
@@ -347,7 +347,7 @@ impl Tally {
 
     pub(crate) fn connect_failed(&mut self, failure: Failure) {
         self.counts.outcomes.connects_failed += 1;
-        self.example(failure.kind(), || failure.words());
+        self.example(failure.kind(), || failure.message());
     }
 
     pub(crate) fn stray(&mut self, bytes: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crate::servers::*;
 use load::LoadResult;
-use load::http2::{Ended, Requests, Session};
+use load::http2::{Http2Session, RequestBlocks, StreamEnd};
 use proptest::prelude::*;
 use record::protocol::{ANSWER, FIRST_ERROR, GrpcPlan, Http2Plan, Protocol, grpc_status};
 use record::{Arrival, LoadPlan, Pace};
@@ -739,8 +739,8 @@ fn a_grpc_call_has_the_status_of_its_trailers() {
 #[test]
 fn a_large_body_is_written_in_pieces_as_the_transport_accepts_them() {
     let body: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
-    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &body[..]);
-    let mut session = Session::<u8>::default();
+    let requests = RequestBlocks::new("POST", "http", "a", &[], ["/"].into_iter(), &body[..]);
+    let mut session = Http2Session::<u8>::default();
     session.open(&requests, 3);
     let window = 0x7fff_ffffu32;
     let bytes =
@@ -775,15 +775,15 @@ fn a_large_body_is_written_in_pieces_as_the_transport_accepts_them() {
 /// A session's reading of a connection's bytes: the ends of requests in order, and the rule that the bytes break.
 #[derive(Debug, PartialEq)]
 struct Verdict {
-    ends: Vec<(usize, Option<Ended>, u16)>,
+    ends: Vec<(usize, Option<StreamEnd>, u16)>,
     body: usize,
     sent: usize,
     error: Option<load::http2::Malformed>,
 }
 
 fn verdict(bytes: &[u8], size: usize) -> Verdict {
-    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
-    let mut session = Session::<u8>::default();
+    let requests = RequestBlocks::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
+    let mut session = Http2Session::<u8>::default();
     session.open(&requests, 4);
     let mut verdict = Verdict { ends: Vec::new(), body: 0, sent: 0, error: None };
     let mut at = 0;

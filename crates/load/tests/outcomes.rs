@@ -465,7 +465,7 @@ fn stopping_keeps_the_measured_results() {
         fn window_begins(&mut self) {
             self.1.window_begins();
         }
-        fn progress(&mut self, progress: &load::Progress) {
+        fn progress(&mut self, progress: &load::LoadProgress) {
             self.1.progress(progress);
             if progress.completed > 0 {
                 self.0.store(true, Ordering::SeqCst);

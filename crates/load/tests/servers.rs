@@ -1,6 +1,6 @@
 //! Small servers on `std::net`, one thread per connection, for tests of misbehaviour.
 
-use load::{LoadEvents, LoadResult, Progress};
+use load::{LoadEvents, LoadProgress, LoadResult};
 use record::{Arrival, LoadPlan, Pace};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -116,14 +116,14 @@ pub fn open(address: SocketAddr, rate_per_sec: f64, arrival: Arrival) -> LoadPla
 pub struct Events {
     pub begins: u32,
     pub ends: u32,
-    pub progress: Vec<Progress>,
+    pub progress: Vec<LoadProgress>,
 }
 
 impl LoadEvents for Events {
     fn window_begins(&mut self) {
         self.begins += 1;
     }
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &LoadProgress) {
         self.progress.push(*progress);
     }
     fn window_ends(&mut self) {

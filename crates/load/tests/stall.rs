@@ -195,7 +195,7 @@ fn a_server_that_answers_all_connections_satisfies_littles_law() {
 fn a_run_stopped_during_its_warm_up_has_no_counts() {
     struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
     impl load::LoadEvents for Stopping<'_> {
-        fn progress(&mut self, progress: &load::Progress) {
+        fn progress(&mut self, progress: &load::LoadProgress) {
             self.0.fetch_or(
                 progress.completed + progress.failed == 0 && progress.elapsed_ns > 100 * MS,
                 std::sync::atomic::Ordering::SeqCst,

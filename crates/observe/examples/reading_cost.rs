@@ -8,7 +8,7 @@ use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_accoun
 use observe::sock_diag::{DiagSocket, Scope};
 use observe::watch::system::SystemReader;
 use observe::watch::{WatchOptions, Watcher};
-use observe::{Group, Observer, Target};
+use observe::{Group, Observer, WatchTarget};
 use std::fmt::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -150,7 +150,7 @@ fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
         assert_eq!(established[..2], [count, count], "every way of reading sees every connection");
         assert_eq!(established[3], count, "the watch sees them, too");
     }
-    let target = Target {
+    let target = WatchTarget {
         port,
         group: Group::ListeningOn(port),
         netns_pid: None,
@@ -197,7 +197,7 @@ fn processes(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
     let sleeper = || Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("coreutils");
     let sleepers = Sleepers((0..count).map(|_| sleeper()).collect());
     let pids: Vec<u32> = sleepers.0.iter().map(Child::id).collect();
-    let target = Target {
+    let target = WatchTarget {
         port: 1,
         group: Group::Tree(std::process::id()),
         netns_pid: None,

@@ -1,7 +1,7 @@
 //! The server's backend processes on this machine: found once by their sockets, then followed.
 
 use crate::listening::servers_of;
-use crate::outgoing::{Elsewhere, Held, canonical};
+use crate::outgoing::{BackendSockets, OtherSockets, canonical};
 use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessTable, all_pids, living_thread};
 use crate::sock_diag::Scope;
@@ -23,7 +23,7 @@ pub(crate) struct Backends {
 
 impl Backends {
     /// Finds the processes at these addresses if an address is new or a process has ended.
-    pub fn find(&mut self, backends: &BTreeMap<String, Held>, table: &ProcessTable) {
+    pub fn find(&mut self, backends: &BTreeMap<String, BackendSockets>, table: &ProcessTable) {
         let known = self.roots.len();
         self.roots.retain(|root| table.has(*root));
         if self.roots.len() < known {
@@ -56,15 +56,15 @@ impl Backends {
 }
 
 /// The inodes of sockets in other network namespaces, e.g. of containers. Skips namespaces that we may not enter.
-fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
+fn inodes_elsewhere(sought: &OtherSockets) -> Vec<u64> {
     let mut found = Vec::new();
     for mut reader in one_of_each_namespace().into_iter().filter_map(|pid| PortReader::open(Some(pid), 0).ok()) {
         let read = match sought {
-            Elsewhere::Listener(file) => reader.read_unix(|socket| {
+            OtherSockets::Listener(file) => reader.read_unix(|socket| {
                 let is_it = socket.is_listener && socket.file == Some(*file);
                 found.extend(is_it.then_some(socket.inode));
             }),
-            Elsewhere::Connections(ends) => reader.read_elsewhere(0, Scope::Elsewhere, |one| {
+            OtherSockets::Connections(ends) => reader.read_elsewhere(0, Scope::Elsewhere, |one| {
                 let is_one = !one.is_listener && ends.contains(&(canonical(one.local), canonical(one.remote)));
                 found.extend(is_one.then_some(one.inode));
             }),
@@ -144,7 +144,7 @@ mod tests {
         is_root
     }
 
-    fn found(backends: &BTreeMap<String, Held>) -> BTreeSet<u32> {
+    fn found(backends: &BTreeMap<String, BackendSockets>) -> BTreeSet<u32> {
         let (mut of_all, mut table) = (Backends::default(), ProcessTable::default());
         table.scan();
         of_all.find(backends, &table);

@@ -1,4 +1,4 @@
-use crate::group::Target;
+use crate::group::WatchTarget;
 use crate::limits::narrowest_memory;
 use crate::listening::listening_addresses;
 use crate::proc_text::parse_cgroup_path;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const MAX_FACT_CHARS: usize = 1000;
 
 /// Reads the facts. The first of `members` has the lowest process id; it is usually the master.
-pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
+pub fn read(target: &WatchTarget, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut set = |name: &str, value: String| {
         if !value.trim().is_empty() {

@@ -39,7 +39,7 @@ pub enum Group {
 
 /// The server to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct WatchTarget {
     /// The server's port.
     pub port: u16,
     /// The processes of the server.
@@ -101,6 +101,13 @@ impl Thread {
     }
 }
 
+/// A thread with its process.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadId {
+    pub pid: u32,
+    pub tid: u32,
+}
+
 #[derive(Debug)]
 struct Member {
     stat_file: Option<KeptFile>,
@@ -124,7 +131,7 @@ impl Member {
 
 /// CPU time of ended members, summed by kernel programs ([`ServerGroup::add_ended`]).
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedMembers {
     is_summed: bool,
     /// CPU time of ended members by their clocks at the last reading.
     seen_ns: u64,
@@ -139,7 +146,7 @@ pub struct ServerGroup {
     /// CPU time of ended children that was already counted and will appear again in the children time of this parent.
     owed_ns: HashMap<u32, u64>,
     owed_faults: HashMap<u32, u64>,
-    ended: Ended,
+    ended: EndedMembers,
     /// Processes to be admitted, with the CPU time that they have used for the server.
     adopted: HashMap<Process, u64>,
     roots: HashSet<Process>,
@@ -209,8 +216,11 @@ impl ServerGroup {
         self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
 
-    pub fn threads(&self) -> Vec<(u32, u32)> {
-        self.members.iter().flat_map(|(pid, member)| member.threads.keys().map(|tid| (*pid, *tid))).collect()
+    pub fn threads(&self) -> Vec<ThreadId> {
+        let threads = |(pid, member): (&u32, &Member)| -> Vec<ThreadId> {
+            member.threads.keys().map(|tid| ThreadId { pid: *pid, tid: *tid }).collect()
+        };
+        self.members.iter().flat_map(threads).collect()
     }
 
     /// Adds processes that appeared since the last call. All CPU time counts for processes that started after the

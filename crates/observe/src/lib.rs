@@ -1,10 +1,10 @@
 //! The server and its machine, watched from outside while the load runs: counters, CPU time, connection states.
 //!
-//! An [`Observer`] watches the processes of one server ([`Target`]) in windows. [`Observer::window_begins`] and
+//! An [`Observer`] watches the processes of one server ([`WatchTarget`]) in windows. [`Observer::window_begins`] and
 //! [`Observer::window_ends`] take their readings at once, with the server's CPU clocks and the wall clock at nearly
 //! the same time. In between, a thread samples momentary state (connection states, accept queue).
-//! [`Window::observation`] turns the difference into figures ([`record::names`]), each with its origin, or with the
-//! reason why it could not be measured.
+//! [`ObservedWindow::observation`] turns the difference into figures ([`record::names`]), each with its origin, or with
+//! the reason why it could not be measured.
 //!
 //! No privilege is required, but without it fewer processes are visible, and the affected figures have the reason.
 //! [`capabilities()`] lists what this machine can measure.
@@ -62,9 +62,9 @@ mod yardstick;
 
 pub use capabilities::capabilities;
 pub use error::ObserveError;
-pub use group::{Group, Target};
+pub use group::{Group, WatchTarget};
 pub use listening::{ServerProcess, listening_addresses, server_on_port};
 pub use observer::Observer;
 pub use time_wait::TimeWaitSockets;
-pub use window::{Observation, Window};
+pub use window::{Observation, ObservedWindow};
 pub use yardstick::yardstick;

@@ -43,7 +43,7 @@ impl LimitReader {
         let busiest = group.busiest_thread();
         let mut threads = group.busy_threads();
         if threads.is_empty() {
-            threads = group.threads().into_iter().map(|(_, tid)| tid).collect();
+            threads = group.threads().into_iter().map(|thread| thread.tid).collect();
         }
         let (cpus, idle_ns) = self.idle(&threads).unzip();
         self.busiest_thread_ns += group.busiest_thread_ns().unwrap_or(0);
@@ -162,7 +162,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryLimit {
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn for_pids(pids: &[u32]) -> Self {
         let own = pids.first().and_then(|pid| cgroup_apart(*pid));
         MemoryLimit {
             file: narrowest_memory(pids).map(|(_, file)| file),

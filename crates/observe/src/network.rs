@@ -6,8 +6,8 @@
 
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
-    PacketCounts, parse_conntrack, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
-    parse_softnet_squeezes,
+    ConntrackCounts, InterfaceCounts, parse_conntrack, parse_net_bytes, parse_net_dev, parse_protocol_counter,
+    parse_softnet_drops, parse_softnet_squeezes,
 };
 use crate::processes::living_thread;
 use record::PlainText;
@@ -27,21 +27,20 @@ pub struct NetworkReading {
     pub listen_overflows: Option<u64>,
     /// `TcpExt: ListenDrops`.
     pub listen_drops: Option<u64>,
-    pub packets: Option<PacketCounts>,
+    pub packets: Option<InterfaceCounts>,
     /// Packets dropped by the backlog queues of all CPUs.
     pub backlog_drops: Option<u64>,
     /// Times that receive processing stopped with packets left, on all CPUs.
     pub squeezes: Option<u64>,
-    /// Tracked connections, and packets dropped because their table was full.
-    pub conntrack: Option<(u64, u64)>,
+    pub conntrack: Option<ConntrackCounts>,
     /// `TcpExt: TCPTimeWaitOverflow`.
     pub time_wait_overflows: Option<u64>,
     /// Devices with known speed.
-    pub links: Vec<Link>,
+    pub links: Vec<NetworkDevice>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct NetworkDevice {
     /// Its name; untrusted text.
     pub name: PlainText,
     /// Bits per second.
@@ -97,7 +96,7 @@ impl NetworkReader {
             if !self.speeds.is_empty() {
                 let link = |(name, received, sent): (String, u64, u64)| {
                     let speed = *self.speeds.get(&name)?;
-                    Some(Link { name: name.as_str().into(), speed, received, sent })
+                    Some(NetworkDevice { name: name.as_str().into(), speed, received, sent })
                 };
                 reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
             }

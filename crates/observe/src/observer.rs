@@ -4,7 +4,7 @@ use crate::bpf::Refusal;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
-use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
+use crate::group::{Group, ServerGroup, WatchTarget, anonymous_pages, proportional_memory};
 use crate::limits::{MemoryLimit, allowed_cpus, most_descriptors, narrowest_quota, read_quota};
 use crate::listening::roots_on_port;
 use crate::machine::MachineReader;
@@ -13,9 +13,9 @@ use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
-use crate::sampler::{Sampler, Shared};
+use crate::sampler::{SamplerShare, StateSampler};
 use crate::watch::WatchError;
-use crate::window::{Beside, Edge, MissingReasons, Window};
+use crate::window::{BesideProcesses, Edge, MissingReasons, ObservedWindow};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ fn set_niceness(niceness: i32) {
 /// Watches a server until it is dropped.
 #[derive(Debug)]
 pub struct Observer {
-    target: Target,
-    shared: Arc<Shared>,
+    target: WatchTarget,
+    shared: Arc<SamplerShare>,
     thread: Option<JoinHandle<()>>,
     machine: MachineReader,
     network: NetworkReader,
@@ -79,7 +79,7 @@ impl Observer {
     ///
     /// Unreadable counters are not an error: their figures have the reason. A group that does not exist yet (no
     /// process listens) is added when it appears.
-    pub fn start(target: Target, interval: Duration) -> Result<Self, ObserveError> {
+    pub fn start(target: WatchTarget, interval: Duration) -> Result<Self, ObserveError> {
         let machine = MachineReader::open()?;
         let mut network = NetworkReader::open(target.netns_pid);
         let mut missing = MissingReasons::default();
@@ -93,9 +93,9 @@ impl Observer {
         let (roots, why) = find_roots(&target);
         missing.group = why;
         let cgroup = roots.first().and_then(|root| facts::own_cgroup_folder(*root));
-        let shared = Shared::new(ServerGroup::new(roots, cgroup));
+        let shared = SamplerShare::new(ServerGroup::new(roots, cgroup));
         let socket_method = reader.as_ref().map(PortReader::method);
-        let sampler = Sampler {
+        let sampler = StateSampler {
             reader,
             port: target.port,
             interval: interval.max(SHORTEST_INTERVAL),
@@ -136,7 +136,7 @@ impl Observer {
 
     /// Sets the processes that run with the server on purpose, including descendants: their CPU time and memory are
     /// separate figures, not other work. Empty: no such processes.
-    pub fn beside(&mut self, roots: &[u32]) {
+    pub fn set_beside(&mut self, roots: &[u32]) {
         self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
 
@@ -158,7 +158,7 @@ impl Observer {
         }
         self.quota_folder = narrowest_quota(&members);
         edge.quota = self.quota_folder.as_deref().and_then(read_quota);
-        self.memory = MemoryLimit::of(&members);
+        self.memory = MemoryLimit::for_pids(&members);
         edge.memory = self.memory.read();
         edge.machine = self.machine.read()?;
         if let Some(beside) = &mut self.beside {
@@ -178,7 +178,7 @@ impl Observer {
 
     /// Ends the window and returns its readings. Call it while the load still runs, because states and sizes are
     /// momentary.
-    pub fn window_ends(&mut self) -> Result<Window, ObserveError> {
+    pub fn window_ends(&mut self) -> Result<ObservedWindow, ObserveError> {
         let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
         let first = FirstInLine::begin();
         let own_before_ns = cpu_clock::of_this_thread();
@@ -236,7 +236,7 @@ impl Observer {
         backends.retain(|pid| members.binary_search(pid).is_err() && *pid != self.target.client_pid);
         let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
-        Ok(Window {
+        Ok(ObservedWindow {
             network_before,
             outgoing: outgoing.map(|outgoing| outgoing.established),
             begin,
@@ -246,14 +246,14 @@ impl Observer {
             busiest_process_ns,
             size,
             anonymous_pages: anonymous_pages(&members),
-            descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
+            descriptors_used: most_descriptors(&members),
             backends,
             account,
             members,
             server_cpus,
             client_pid: self.target.client_pid,
             has_group: self.target.group != Group::None,
-            beside: beside.map(|pids| Beside { memory: proportional_memory(&pids), pids }),
+            beside: beside.map(|pids| BesideProcesses { memory: proportional_memory(&pids), pids }),
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
@@ -299,7 +299,7 @@ fn why_not_kept(refusal: Refusal) -> String {
     WatchError::from(refusal).to_string()
 }
 
-fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
+fn find_roots(target: &WatchTarget) -> (Vec<u32>, Option<String>) {
     match target.group {
         Group::None => (Vec::new(), Some("the server's processes are not on this machine, or were not named".into())),
         Group::Tree(root) => match read_stat(root) {

@@ -27,19 +27,19 @@ pub struct Outgoing {
     /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
     pub most: Option<String>,
     /// The processes at each address, as far as known.
-    pub backends: BTreeMap<String, Held>,
+    pub backends: BTreeMap<String, BackendSockets>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct BackendSockets {
     /// Inodes of sockets in the server's network namespace: the listener, and some of the other ends.
     pub inodes: Vec<u64>,
     /// How to find sockets in other namespaces.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<OtherSockets>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum OtherSockets {
     Listener(SocketFile),
     /// Connections between these ends, the backend's end first.
     Connections(Vec<(SocketAddr, SocketAddr)>),
@@ -86,7 +86,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
             (false, false) => {}
         });
     read.ok()?;
-    let (mut counts, mut backends) = (BTreeMap::new(), BTreeMap::<String, Held>::new());
+    let (mut counts, mut backends) = (BTreeMap::new(), BTreeMap::<String, BackendSockets>::new());
     for (local, remote) in own.into_iter().filter(|(local, _)| !own_ports.contains(&local.port())) {
         let address = remote.to_string();
         *counts.entry(address.clone()).or_insert(0u64) += 1;
@@ -94,13 +94,13 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
         match others.get(&remote) {
             Some(held) => {
                 let held = held.iter().take(MAX_HELD).chain(listeners.get(&remote.port()));
-                backends.insert(address, Held { inodes: held.copied().collect(), elsewhere: None });
+                backends.insert(address, BackendSockets { inodes: held.copied().collect(), elsewhere: None });
             }
             None if remote.ip().is_loopback() => {}
             None => {
                 let held = backends.entry(address).or_default();
-                let connections = held.elsewhere.get_or_insert(Elsewhere::Connections(Vec::new()));
-                if let Elsewhere::Connections(ends) = connections
+                let connections = held.elsewhere.get_or_insert(OtherSockets::Connections(Vec::new()));
+                if let OtherSockets::Connections(ends) = connections
                     && ends.len() < MAX_HELD
                 {
                     ends.push((remote, local));
@@ -126,7 +126,7 @@ pub fn canonical(end: SocketAddr) -> SocketAddr {
 #[derive(Default)]
 struct UnixBackends {
     /// By path: the processes' sockets, and the number of connections.
-    by_name: BTreeMap<String, (Held, u64)>,
+    by_name: BTreeMap<String, (BackendSockets, u64)>,
     /// Connections that wait to be accepted while none is; their listener is not known.
     waiting: u64,
 }
@@ -158,7 +158,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
         if held.inodes.is_empty() {
             // A listener is listed in the network namespace where it was bound, which may not be the server's.
             let listener = listeners.get(at).copied();
-            held.elsewhere = file.filter(|_| listener.is_none()).map(Elsewhere::Listener);
+            held.elsewhere = file.filter(|_| listener.is_none()).map(OtherSockets::Listener);
             held.inodes.extend(listener);
         }
         if held.inodes.len() < MAX_HELD {

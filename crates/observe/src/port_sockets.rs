@@ -3,7 +3,7 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::proc_text::{TcpLine, parse_tcp_line};
-use crate::sock_diag::{Connection, DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN, UnixSocket};
+use crate::sock_diag::{DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN, TcpSocket, UnixSocket};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 
@@ -50,7 +50,7 @@ impl PortReader {
     }
 
     /// Calls `each` with the sockets of `scope`, which must be a scope of other ports.
-    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
+    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(TcpSocket)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_elsewhere(port, scope, each),
             PortReader::Text(files) => files.iter_mut().try_for_each(|file| {
@@ -59,7 +59,7 @@ impl PortReader {
                     let is_listener = line.state == TCP_LISTEN;
                     let is_wanted = is_listener || scope == Scope::Elsewhere && line.state == ESTABLISHED;
                     if is_wanted && line.local.port() != port {
-                        each(Connection { is_listener, inode: line.inode, local: line.local, remote: line.remote });
+                        each(TcpSocket { is_listener, inode: line.inode, local: line.local, remote: line.remote });
                     }
                 })
             }),
@@ -165,7 +165,7 @@ mod tests {
             reader.read_elsewhere(served_at.port(), Scope::Elsewhere, keep).unwrap();
             for (stream, remote) in to_other.iter().map(|stream| (stream, other_at)).chain([(&to_served, served_at)]) {
                 let (inode, local) = (inode_of(stream), stream.local_addr().unwrap());
-                let wanted = Connection { is_listener: false, inode, local, remote };
+                let wanted = TcpSocket { is_listener: false, inode, local, remote };
                 assert!(found.contains(&wanted), "{}: {wanted:?} in {found:?}", reader.method());
             }
             assert!(found.iter().all(|one| one.inode != inode_of(&accepted)), "the port's own: {found:?}");

@@ -181,7 +181,7 @@ pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Opt
 
 /// Packets counted by the interfaces of a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PacketCounts {
+pub struct InterfaceCounts {
     /// Received packets.
     pub received: u64,
     /// Sent packets.
@@ -209,8 +209,8 @@ fn interfaces(text: &[u8]) -> impl Iterator<Item = (&[u8], Vec<u64>)> {
 }
 
 /// Sums the packets of all interfaces in `/proc/net/dev`, including the loopback device.
-pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
-    let mut sum = PacketCounts::default();
+pub fn parse_net_dev(text: &[u8]) -> Option<InterfaceCounts> {
+    let mut sum = InterfaceCounts::default();
     let mut count = 0;
     for (_, numbers) in interfaces(text) {
         if let [_, received, _, _, _, _, _, _, _, sent, ..] = numbers[..] {
@@ -232,12 +232,21 @@ pub fn parse_softnet_squeezes(text: &[u8]) -> Option<u64> {
     sum_of_column(text, 2)
 }
 
-/// Tracked connections, and packets dropped because their table was full or an entry was removed early: the columns
-/// `entries` and `drop` of `/proc/net/stat/nf_conntrack`, with one line per CPU. `entries` counts those of all CPUs.
-pub fn parse_conntrack(text: &[u8]) -> Option<(u64, u64)> {
+/// Counts of connection tracking.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConntrackCounts {
+    /// Tracked connections.
+    pub entries: u64,
+    /// Packets dropped because the table was full or an entry was removed early.
+    pub drops: u64,
+}
+
+/// The columns `entries` and `drop` of `/proc/net/stat/nf_conntrack`, with one line per CPU. `entries` counts those of
+/// all CPUs.
+pub fn parse_conntrack(text: &[u8]) -> Option<ConntrackCounts> {
     let mut rows = lines(text);
     let drops = words(rows.next()?).position(|word| word == b"drop")?;
-    Some((sum_of_column(rows.next()?, 0)?, sum_of_column(text, drops)?))
+    Some(ConntrackCounts { entries: sum_of_column(rows.next()?, 0)?, drops: sum_of_column(text, drops)? })
 }
 
 /// The sum of a column of hexadecimal numbers; lines without a number there are skipped.

@@ -28,7 +28,7 @@ impl Process {
 
 /// Facts from the time when a process was first observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct ProcessOrigin {
     /// The parent at that time; a process may be re-parented later.
     pub parent: u32,
     pub session: u32,
@@ -42,7 +42,7 @@ pub struct Origin {
 #[derive(Debug, Default)]
 pub struct ProcessTable {
     /// By process id, with the inode of the folder in /proc, which changes if the id is reused.
-    known: HashMap<u32, (u64, Origin)>,
+    known: HashMap<u32, (u64, ProcessOrigin)>,
 }
 
 impl ProcessTable {
@@ -52,7 +52,7 @@ impl ProcessTable {
     }
 
     /// Makes the table contain exactly `pids`, and reads only the new ones.
-    pub fn learn(&mut self, pids: &[u32]) {
+    pub fn set_pids(&mut self, pids: &[u32]) {
         let inode = |pid: u32| Some((pid, fs::metadata(format!("/proc/{pid}")).ok()?.ino()));
         self.keep(pids.iter().filter_map(|pid| inode(*pid)));
     }
@@ -65,18 +65,18 @@ impl ProcessTable {
                 self.known.insert(pid, same.clone());
             } else if let Some(stat) = read_stat(pid) {
                 // The kernel may also have dropped the /proc folder of a living process.
-                let is_same = |(_, origin): &(u64, Origin)| origin.start_ticks == stat.start_ticks;
-                let origin = known.filter(is_same).map_or_else(|| Origin::from(stat), |(_, origin)| origin);
+                let is_same = |(_, origin): &(u64, ProcessOrigin)| origin.start_ticks == stat.start_ticks;
+                let origin = known.filter(is_same).map_or_else(|| ProcessOrigin::from(stat), |(_, origin)| origin);
                 self.known.insert(pid, (inode, origin));
             }
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Origin)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &ProcessOrigin)> {
         self.known.iter().map(|(pid, (_, origin))| (*pid, origin))
     }
 
-    pub fn get(&self, pid: u32) -> Option<&Origin> {
+    pub fn get(&self, pid: u32) -> Option<&ProcessOrigin> {
         self.known.get(&pid).map(|(_, origin)| origin)
     }
 
@@ -85,7 +85,7 @@ impl ProcessTable {
     }
 
     /// The process that started this one, if the table has it.
-    pub fn parent(&self, origin: &Origin) -> Option<Process> {
+    pub fn parent(&self, origin: &ProcessOrigin) -> Option<Process> {
         let start_ticks = self.get(origin.parent)?.start_ticks;
         // A process that started later has only reused the parent's id.
         (start_ticks <= origin.start_ticks).then_some(Process { pid: origin.parent, start_ticks })
@@ -93,16 +93,21 @@ impl ProcessTable {
 
     /// Every process's CPU time so far, nanoseconds.
     pub fn cpu_clocks(&self) -> BTreeMap<Process, u64> {
-        let clock = |(pid, origin): (u32, &Origin)| {
+        let clock = |(pid, origin): (u32, &ProcessOrigin)| {
             Some((Process { pid, start_ticks: origin.start_ticks }, cpu_clock::of_process(pid).ok()?))
         };
         self.iter().filter_map(clock).collect()
     }
 }
 
-impl From<ProcessStat> for Origin {
+impl From<ProcessStat> for ProcessOrigin {
     fn from(stat: ProcessStat) -> Self {
-        Origin { parent: stat.parent, session: stat.session, start_ticks: stat.start_ticks, command: stat.command }
+        ProcessOrigin {
+            parent: stat.parent,
+            session: stat.session,
+            start_ticks: stat.start_ticks,
+            command: stat.command,
+        }
     }
 }
 
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_process_that_started_later_cannot_be_a_parent() {
-        let origin = |parent, start_ticks| Origin { parent, start_ticks, ..Origin::default() };
+        let origin = |parent, start_ticks| ProcessOrigin { parent, start_ticks, ..ProcessOrigin::default() };
         let known = [(10, (1, origin(1, 500))), (11, (2, origin(10, 600))), (12, (3, origin(10, 400)))];
         let table = ProcessTable { known: known.into() };
         let parent_of = |pid: u32| table.parent(table.get(pid).unwrap());

@@ -7,7 +7,7 @@ use crate::listening::{holders_of, servers_of};
 use crate::port_sockets::PortReader;
 use crate::processes::ProcessTable;
 use crate::sock_diag::{STATES, Scope};
-use crate::wait_call::Waits;
+use crate::wait_call::WaitCalls;
 use record::lock;
 use rustix::thread::CpuSet;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ const REST_AFTER_READING: u32 = 400;
 
 /// Threads and unread bytes are sampled this many times as often as the rest, because the accuracy of their shares
 /// depends on the number of samples.
-const LOOKS_PER_READING: u32 = 10;
+const SAMPLES_PER_READING: u32 = 10;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
@@ -35,7 +35,7 @@ pub struct Samples {
     /// Number of readings of accept queues.
     pub queue_readings: u64,
     /// Calls in which the server's threads were sampled since the last window ended.
-    pub waits: Waits,
+    pub waits: WaitCalls,
     pub group_readings: u64,
     pub readings: u64,
     pub cpu_ns: u64,
@@ -44,7 +44,7 @@ pub struct Samples {
 }
 
 #[derive(Debug, Default)]
-struct Control {
+struct SamplerState {
     samples: Samples,
     /// When the window began, until it has a reading of the states.
     window_began: Option<Instant>,
@@ -53,15 +53,15 @@ struct Control {
 }
 
 #[derive(Debug)]
-pub struct Shared {
+pub struct SamplerShare {
     group: Mutex<ServerGroup>,
-    control: Mutex<Control>,
+    control: Mutex<SamplerState>,
     wake: Condvar,
 }
 
-impl Shared {
+impl SamplerShare {
     pub fn new(group: ServerGroup) -> Arc<Self> {
-        Arc::new(Shared { group: Mutex::new(group), control: Mutex::default(), wake: Condvar::new() })
+        Arc::new(SamplerShare { group: Mutex::new(group), control: Mutex::default(), wake: Condvar::new() })
     }
 
     /// The group. A panic of another thread does not invalidate its counters.
@@ -69,7 +69,7 @@ impl Shared {
         lock(&self.group)
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    fn control(&self) -> MutexGuard<'_, SamplerState> {
         lock(&self.control)
     }
 
@@ -87,7 +87,7 @@ impl Shared {
     pub fn end_window(&self) -> Samples {
         let mut control = self.control();
         let samples = control.samples.clone();
-        control.samples.waits = Waits::default();
+        control.samples.waits = WaitCalls::default();
         samples
     }
 
@@ -103,22 +103,22 @@ impl Shared {
     }
 }
 
-struct Pace {
+struct ReadingTimer {
     interval: Duration,
     due: Instant,
     phase: f64,
 }
 
-impl Pace {
+impl ReadingTimer {
     fn new(interval: Duration) -> Self {
-        Pace { interval, due: Instant::now(), phase: 0.0 }
+        ReadingTimer { interval, due: Instant::now(), phase: 0.0 }
     }
 
     fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
-    fn take(&mut self, shared: &Shared, work: impl FnOnce()) {
+    fn take(&mut self, shared: &SamplerShare, work: impl FnOnce()) {
         let before_ns = cpu_clock::of_this_thread();
         work();
         let cpu_ns = cpu_clock::of_this_thread() - before_ns;
@@ -136,7 +136,7 @@ impl Pace {
     }
 }
 
-pub struct Sampler {
+pub struct StateSampler {
     /// Reader of the port's sockets; `None` if they cannot be read.
     pub reader: Option<PortReader>,
     pub port: u16,
@@ -148,15 +148,15 @@ pub struct Sampler {
     pub follows_port: bool,
 }
 
-impl Sampler {
-    /// The thread: runs until [`Shared::stop`].
-    pub fn run(mut self, shared: &Shared) {
+impl StateSampler {
+    /// The thread: runs until [`SamplerShare::stop`].
+    pub fn run(mut self, shared: &SamplerShare) {
         shared.control().thread_id = Some(rustix::thread::gettid().as_raw_nonzero().get() as u32);
         keep_away_from(&self.avoid_cpus);
         let mut table = ProcessTable::default();
         let mut known_listeners = HashSet::new();
-        let [mut queues, mut group] = [(); 2].map(|()| Pace::new(self.interval));
-        let [mut states, mut waits] = [(); 2].map(|()| Pace::new(self.interval / LOOKS_PER_READING));
+        let [mut queues, mut group] = [(); 2].map(|()| ReadingTimer::new(self.interval));
+        let [mut states, mut waits] = [(); 2].map(|()| ReadingTimer::new(self.interval / SAMPLES_PER_READING));
         loop {
             let next = [&states, &queues, &group, &waits].map(|pace| pace.due).into_iter().min();
             let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
@@ -175,7 +175,7 @@ impl Sampler {
                     let in_cgroup = shared.group().cgroup_processes();
                     match in_cgroup {
                         // The control group lists its processes, so no others are examined.
-                        Some(pids) => table.learn(&pids),
+                        Some(pids) => table.set_pids(&pids),
                         None => table.scan(),
                     }
                     let mut members = shared.group();
@@ -186,7 +186,7 @@ impl Sampler {
             }
             if waits.is_due() {
                 let threads = shared.group().threads();
-                let mut seen = Waits::default();
+                let mut seen = WaitCalls::default();
                 waits.take(shared, || seen.read(&threads));
                 shared.control().samples.waits.add(seen);
             }
@@ -194,7 +194,7 @@ impl Sampler {
     }
 
     /// Sleeps until `next`. `None` = stop; `Some(true)` = a window began half an interval ago and has no reading yet.
-    fn wait(&self, shared: &Shared, next: Instant) -> Option<bool> {
+    fn wait(&self, shared: &SamplerShare, next: Instant) -> Option<bool> {
         let mut control = shared.control();
         loop {
             if control.is_stopping {
@@ -217,7 +217,7 @@ impl Sampler {
         }
     }
 
-    fn read_states(&mut self, shared: &Shared, known: &mut HashSet<u64>, scope: Scope) {
+    fn read_states(&mut self, shared: &SamplerShare, known: &mut HashSet<u64>, scope: Scope) {
         let Some(reader) = &mut self.reader else { return };
         let sockets = match reader.read(self.port, scope) {
             Ok(sockets) => sockets,
@@ -256,7 +256,7 @@ impl Sampler {
 
 /// Handles changed listening sockets: if no member has them, the process that has them joins the group (a server that
 /// became a daemon elsewhere, or was restarted).
-fn follow(shared: &Shared, inodes: &HashSet<u64>) {
+fn follow(shared: &SamplerShare, inodes: &HashSet<u64>) {
     let members = shared.group().pids();
     if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {
         return;

@@ -48,7 +48,7 @@ impl From<Refusal> for SlowDownError {
 
 /// Delays added at a place since the program was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spun {
+pub struct AddedDelays {
     /// Number of times the place was reached.
     pub count: u64,
     /// Duration of the delays, nanoseconds.
@@ -161,11 +161,11 @@ impl SlowDown {
     }
 
     /// The delays added at a place so far.
-    pub fn spun(&self, place: SlowPlace) -> Result<Spun, SlowDownError> {
+    pub fn spun(&self, place: SlowPlace) -> Result<AddedDelays, SlowDownError> {
         let number = SlowPlace::ALL.iter().position(|at| *at == place).unwrap_or(0) as u32;
         let map = bpf::map(&self.object, "spun")?;
         let of_cpus = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from)?;
-        let mut sum = Spun::default();
+        let mut sum = AddedDelays::default();
         for bytes in of_cpus.into_iter().flatten() {
             let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
             sum.count += words.next().unwrap_or(0);

@@ -78,7 +78,7 @@ pub struct Listener {
 
 /// An established connection, or a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Connection {
+pub struct TcpSocket {
     /// Whether it is a listener, which has no other end.
     pub is_listener: bool,
     /// Inode, as in `/proc/PID/fd`.
@@ -214,11 +214,11 @@ impl DiagSocket {
     }
 
     /// Calls `each` with the sockets of `scope`, which must be a scope of other ports.
-    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
+    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(TcpSocket)) -> io::Result<()> {
         self.ask(|sequence| request(port, scope, sequence), &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
                 if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
-                    each(Connection {
+                    each(TcpSocket {
                         is_listener: body[1] == TCP_LISTEN,
                         inode: u64::from(u32_at(body, 68)),
                         local: SocketAddr::new(address(body, 8), u16::from_be_bytes([body[4], body[5]])),
@@ -234,7 +234,7 @@ impl DiagSocket {
     fn ask(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
-        read: &mut impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
+        read: &mut impl FnMut(&[u8], u32, u64) -> io::Result<DumpProgress>,
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         rustix::net::send(&self.socket, &request(self.sequence), SendFlags::empty())?;
@@ -246,7 +246,7 @@ impl DiagSocket {
             if length > received {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent more than a datagram holds"));
             }
-            if read(&self.buffer[..received], self.sequence, this_filled_ns)? == Progress::Complete {
+            if read(&self.buffer[..received], self.sequence, this_filled_ns)? == DumpProgress::Complete {
                 return Ok(());
             }
         }
@@ -297,7 +297,7 @@ pub(crate) fn request(port: u16, scope: Scope, sequence: u32) -> Vec<u8> {
 
 /// Whether the dump continues with another datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum DumpProgress {
     /// More datagrams will come.
     More,
     /// The list is complete.
@@ -305,31 +305,31 @@ pub enum Progress {
 }
 
 /// Reads one datagram of a dump and adds its sockets.
-pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) -> io::Result<Progress> {
+pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) -> io::Result<DumpProgress> {
     each_socket(datagram, sequence, |body| add_socket(body, sockets))
 }
 
 /// Calls `each` with the body of every socket's message. Skips messages with another sequence number (a late answer).
-fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<Progress> {
+fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<DumpProgress> {
     for message in messages(datagram) {
         let Message { kind, sequence: of, body } = message?;
         if of != sequence {
             continue;
         }
         match i32::from(kind) {
-            libc::NLMSG_DONE => return Ok(Progress::Complete),
+            libc::NLMSG_DONE => return Ok(DumpProgress::Complete),
             libc::NLMSG_ERROR if body.len() >= 4 => {
                 let code = u32_at(body, 0) as i32;
                 return match code.checked_neg() {
                     Some(errno) if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
-                    _ => Ok(Progress::Complete),
+                    _ => Ok(DumpProgress::Complete),
                 };
             }
             _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => each(body),
             _ => {}
         }
     }
-    Ok(Progress::More)
+    Ok(DumpProgress::More)
 }
 
 pub(crate) struct Message<'a> {

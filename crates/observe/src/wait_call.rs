@@ -1,6 +1,7 @@
 //! Samples the call in which the server waits. With `select` or `poll`, each call passes the whole set of descriptors
 //! and the kernel examines all of them; with epoll or io_uring it does not.
 
+use crate::group::ThreadId;
 use crate::maps;
 use crate::proc_text::{WaitCall, parse_wait_call};
 use crate::processes::living_thread;
@@ -13,7 +14,7 @@ const MAX_THREADS: usize = 64;
 const MAX_SELECTED: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitCalls {
     pub select_or_poll: u64,
     /// Samples in epoll or io_uring.
     pub scalable: u64,
@@ -23,10 +24,10 @@ pub struct Waits {
     pub error: Option<String>,
 }
 
-impl Waits {
+impl WaitCalls {
     /// Samples the server's threads once.
-    pub fn read(&mut self, threads: &[(u32, u32)]) {
-        for (pid, tid) in threads.iter().take(MAX_THREADS) {
+    pub fn read(&mut self, threads: &[ThreadId]) {
+        for ThreadId { pid, tid } in threads.iter().take(MAX_THREADS) {
             let path = format!("/proc/{pid}/task/{tid}/syscall");
             match fs::read(&path) {
                 Ok(text) => {
@@ -61,7 +62,7 @@ impl Waits {
         }
     }
 
-    pub fn add(&mut self, other: Waits) {
+    pub fn add(&mut self, other: WaitCalls) {
         self.select_or_poll += other.select_or_poll;
         self.scalable += other.scalable;
         self.largest_set = self.largest_set.max(other.largest_set);
@@ -106,10 +107,10 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
-    fn look_at(thread: u32) -> Waits {
+    fn look_at(thread: u32) -> WaitCalls {
         for _ in 0..10_000 {
-            let mut waits = Waits::default();
-            waits.read(&[(std::process::id(), thread)]);
+            let mut waits = WaitCalls::default();
+            waits.read(&[ThreadId { pid: std::process::id(), tid: thread }]);
             if waits.select_or_poll == 1 {
                 return waits;
             }

@@ -4,7 +4,7 @@ mod neighbours;
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
 use crate::limits::MemoryUse;
 use crate::machine::{CpuUse, MachineReading};
-use crate::network::{Link, NetworkReading};
+use crate::network::{NetworkDevice, NetworkReading};
 use crate::processes::Process;
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
@@ -14,7 +14,7 @@ use record::account::{Account, WaitKind};
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
-use record::watch::CpuQuota;
+use record::watch::{CpuQuota, Descriptors};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the kernel's clock";
@@ -42,7 +42,7 @@ pub struct Edge {
 
 /// The processes of the command of `find --beside`, at the end of a window.
 #[derive(Debug, Clone)]
-pub struct Beside {
+pub struct BesideProcesses {
     pub(crate) pids: Vec<u32>,
     /// Bytes; `None` if it cannot be read.
     pub(crate) memory: Option<u64>,
@@ -61,7 +61,7 @@ pub struct MissingReasons {
 /// The readings between [`window_begins`](crate::Observer::window_begins) and
 /// [`window_ends`](crate::Observer::window_ends).
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct ObservedWindow {
     pub(crate) begin: Edge,
     pub(crate) end: Edge,
     /// Counters at the end of the previous window, or at the start.
@@ -78,11 +78,11 @@ pub struct Window {
     pub(crate) outgoing: Option<u64>,
     pub(crate) backends: BTreeSet<u32>,
     /// Open descriptors and limit of the member that is closest to its limit.
-    pub(crate) descriptors_used: Option<(u64, u64)>,
+    pub(crate) descriptors_used: Option<Descriptors>,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
     pub(crate) has_group: bool,
-    pub(crate) beside: Option<Beside>,
+    pub(crate) beside: Option<BesideProcesses>,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
     pub(crate) commands: BTreeMap<u32, (u32, PlainText)>,
@@ -108,7 +108,7 @@ struct Completed {
     in_window: f64,
 }
 
-impl Window {
+impl ObservedWindow {
     /// Length of the window by the clock that was read with the group's CPU time, nanoseconds.
     pub fn elapsed_ns(&self) -> u64 {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
@@ -215,7 +215,7 @@ impl Window {
     }
 
     fn beside_figures(&self, figures: &mut Figures) {
-        let Some(Beside { pids, memory }) = &self.beside else { return };
+        let Some(BesideProcesses { pids, memory }) = &self.beside else { return };
         let n = pids.len() as u64;
         figures.measured(names::BESIDE_CPUS, self.beside_cpus(), 2, Origin::Timed);
         let memory = memory.map(|bytes| bytes as f64);
@@ -293,8 +293,8 @@ impl Window {
             }
         }
         let unreadable = "/proc/PID/fd may be read by root or the server's own user only";
-        let used = self.descriptors_used.map_or(0, |(used, _)| used);
-        let share = self.descriptors_used.map(|(used, limit)| used as f64 / limit as f64);
+        let used = self.descriptors_used.as_ref().map_or(0, |used| used.open);
+        let share = self.descriptors_used.as_ref().map(|used| used.open as f64 / used.limit as f64);
         set(names::SERVER_DESCRIPTORS, share, used, Origin::Counted, unreadable);
         let outgoing = self.outgoing.map(|count| count as f64);
         set(names::SERVER_OUTGOING, outgoing, 1, Origin::Counted, unreadable);
@@ -363,7 +363,7 @@ impl Window {
         let busy = servers.busy_cpus().map(|busy| busy / servers.cpus as f64);
         let not_there = "none of the server's CPUs is in /proc/stat";
         figures.found(names::SERVER_CPU_BUSY, busy, (2, Origin::Timed), not_there);
-        let others = Neighbours::of(self);
+        let others = Neighbours::measure(self);
         let from = (others.as_ref().map_or(0, |others| others.processes as u64), Origin::Timed);
         let cpus = others.as_ref().map(|others| others.cpus);
         figures.found(names::MACHINE_OTHERS, cpus, from, SHORTER_THAN_A_TICK);
@@ -415,7 +415,7 @@ impl Window {
         set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
-        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack.map(|(_, drops)| drops));
+        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack.map(|counts| counts.drops));
         set(names::NET_SQUEEZES, |net| net.squeezes);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
         let mut before = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
@@ -425,8 +425,8 @@ impl Window {
             }
         };
         before(names::TCP_LISTEN_OVERFLOWS_BEFORE, |net| net.listen_overflows);
-        before(names::NET_CONNTRACK_DROPS_BEFORE, |net| net.conntrack.map(|(_, drops)| drops));
-        let entries = self.end.network.conntrack.map_or(0, |(entries, _)| entries);
+        before(names::NET_CONNTRACK_DROPS_BEFORE, |net| net.conntrack.map(|counts| counts.drops));
+        let entries = self.end.network.conntrack.map_or(0, |counts| counts.entries);
         let used = self.end.network.conntrack.and(crate::network::conntrack_limit());
         let used = used.map(|most| entries as f64 / most as f64);
         figures.found(names::NET_CONNTRACK_USED, used, (entries, Origin::Counted), "the kernel tracks no connections");
@@ -448,7 +448,7 @@ impl Window {
     fn busiest_link_ratio(&self) -> Option<f64> {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
         let (begin, end) = (&self.begin.network.links, &self.end.network.links);
-        let of_link = |link: &Link| {
+        let of_link = |link: &NetworkDevice| {
             let before = begin.iter().find(|before| before.name == link.name)?;
             let received = link.received.saturating_sub(before.received);
             let sent = link.sent.saturating_sub(before.sent);

@@ -77,14 +77,14 @@ fn parse(text: &str) -> Result<Vec<Boundary>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::{Role, Rule};
+    use crate::layers::{LayerRule, Role};
 
     #[test]
     fn every_boundary_has_the_layer_of_the_sampling_rule() {
         let table = parse(TABLE).unwrap();
         assert!(table.len() > 40);
         for boundary in &table {
-            match Rule::built_in().role(&boundary.function, None) {
+            match LayerRule::built_in().role(&boundary.function, None) {
                 Role::Names(row) => assert_eq!(row.layer, boundary.layer, "{}", boundary.function),
                 other => panic!("{} is {other:?} in layers.txt", boundary.function),
             }

@@ -2,7 +2,7 @@
 //! left behind is found as a leftover.
 
 use super::VARIABLE;
-use crate::leftovers::{Found, Scene};
+use crate::leftovers::{FoundLeftovers, SearchScope};
 use crate::run::{PointFiles, RunDir, RunWriter, Status};
 use crate::scenario::Pace;
 use crate::{Latency, Point, RunRecord, Sweep, unfinished};
@@ -33,7 +33,7 @@ fn write(place: &Path) -> Result<(), crate::RunError> {
     let mut writer = RunWriter::create(place, exact, begun)?;
     let mut is_whole = Ok(());
     for number in 0..POINTS {
-        let mut point = Point::of(Sweep::Connections, 0, number as u64 + 1, Pace::Closed);
+        let mut point = Point::new(Sweep::Connections, 0, number as u64 + 1, Pace::Closed);
         let latency = Latency::default();
         let files = PointFiles { latencies: vec![("response", &latency)], series_csv: "a\n".into(), stacks: None };
         // A run continues after a point that could not be written.
@@ -66,15 +66,15 @@ fn a_failed_or_killed_step_of_a_run_leaves_complete_points_and_no_remains() {
                 let place = base.path().join(format!("{step}/{name}"));
                 std::fs::create_dir_all(place.parent().unwrap()).unwrap();
                 let status = child(&place, &format!("{how}:{step}"));
-                let scene = Scene::new(vec![place.clone()]);
+                let scene = SearchScope::new(vec![place.clone()]);
                 let found = (unfinished::KIND.find)(&scene);
                 if how == "fail" {
-                    assert_eq!(found, Found::default(), "step {step} that failed in {name}");
+                    assert_eq!(found, FoundLeftovers::default(), "step {step} that failed in {name}");
                 }
                 for left in &found.left {
                     (unfinished::KIND.remove)(left).unwrap();
                 }
-                assert_eq!((unfinished::KIND.find)(&scene), Found::default());
+                assert_eq!((unfinished::KIND.find)(&scene), FoundLeftovers::default());
                 let runs = runs(&place);
                 assert!(runs.len() <= 1);
                 for run in &runs {

@@ -35,7 +35,7 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    pub(crate) fn of(latency: &Latency) -> Result<Self, LogError> {
+    pub(crate) fn encode(latency: &Latency) -> Result<Self, LogError> {
         Ok(Encoded { v2: latency.to_base64()?, clamped: latency.clamped() })
     }
 
@@ -46,7 +46,7 @@ impl Encoded {
 
 impl Serialize for Latency {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Encoded::of(self).map_err(S::Error::custom)?.serialize(serializer)
+        Encoded::encode(self).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 

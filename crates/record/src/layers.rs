@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 const TABLE: &str = include_str!("../data/layers.txt");
 
-static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_default());
+static BUILT_IN: LazyLock<LayerRule> = LazyLock::new(|| LayerRule::parse(TABLE).unwrap_or_default());
 
 crate::worded! {
     /// The layers, from the server's own code down to the wire. Their sum, with unattributed time, is the total.
@@ -76,7 +76,7 @@ pub enum Role<'r> {
 
 /// The rule that maps function and module names to rows and helpers.
 #[derive(Debug, Clone, Default)]
-pub struct Rule {
+pub struct LayerRule {
     /// The rows of the table's sections; `None` = helpers.
     sections: Vec<Option<Row>>,
     exact: HashMap<String, usize>,
@@ -85,17 +85,17 @@ pub struct Rule {
     longest_prefix: usize,
 }
 
-impl Rule {
+impl LayerRule {
     /// The rule that ships with the program; a test proves that it can be parsed.
-    pub fn built_in() -> &'static Rule {
+    pub fn built_in() -> &'static LayerRule {
         &BUILT_IN
     }
 
     /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by
     /// names and prefixes (`tcp_*`) separated by white space. `#` begins a comment. A name may appear only once. The
     /// error is the faulty line.
-    fn parse(text: &str) -> Result<Rule, String> {
-        let mut rule = Rule::default();
+    fn parse(text: &str) -> Result<LayerRule, String> {
+        let mut rule = LayerRule::default();
         let mut section: Option<(usize, bool)> = None;
         for line in text.lines() {
             let error = || line.to_string();
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn row_of(functions: &[&str]) -> String {
-        match Rule::built_in().row_of(functions.iter().map(|function| (*function, None))) {
+        match LayerRule::built_in().row_of(functions.iter().map(|function| (*function, None))) {
             Some(row) if row.part.is_empty() => row.layer.word().to_string(),
             Some(row) => format!("{}: {}", row.layer.word(), row.part),
             None => "unattributed".into(),
@@ -232,7 +232,7 @@ mod tests {
             ("__netif_receive_skb_core.constprop.0", None, "Ethernet"),
             ("fq_dequeue", Some("sch_fq"), "Ethernet"),
         ] {
-            match Rule::built_in().role(function, module) {
+            match LayerRule::built_in().role(function, module) {
                 Role::Names(row) => assert_eq!(row.layer.word(), expected, "{function}"),
                 other => panic!("{function}: {other:?}"),
             }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_exact_name_wins_over_a_prefix_and_a_longer_prefix_over_a_shorter() {
-        let rule = Rule::parse("[TCP]\na_*\n[IP]\na_b*\n[Driver]\na_bc\n").unwrap();
+        let rule = LayerRule::parse("[TCP]\na_*\n[IP]\na_b*\n[Driver]\na_bc\n").unwrap();
         let layer = |name: &str| match rule.role(name, None) {
             Role::Names(row) => Some(row.layer),
             _ => None,
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_faulty_table_is_refused() {
         for text in ["[TCP]\ntcp_* tcp_*", "[Tcp]", "tcp_*", "[TCP]\n*", "[TCP"] {
-            assert_eq!(Rule::parse(text).unwrap_err(), text.lines().last().unwrap());
+            assert_eq!(LayerRule::parse(text).unwrap_err(), text.lines().last().unwrap());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Leftovers of a killed run. All names contain the word of their [`Owner`], so that those of a running run are never
 //! touched.
 
-use crate::owner::{Life, Owner, stat_fields};
+use crate::owner::{Owner, OwnerState, stat_fields};
 use crate::text::plain;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +23,7 @@ pub struct LeftoverKind {
     /// Form of the thing's name, for the documentation: `straingauge-TOKEN-OWNER below the mount of cgroup2`.
     pub named: &'static str,
     /// Finds the things whose owner has ended.
-    pub find: fn(&Scene) -> Found,
+    pub find: fn(&SearchScope) -> FoundLeftovers,
     /// Removes one; it is not an error if it is gone. The error is a sentence.
     pub remove: fn(&Leftover) -> Result<(), String>,
 }
@@ -43,16 +43,16 @@ pub struct Leftover {
 
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLeftovers {
     /// Leftovers that were found.
     pub left: Vec<Leftover>,
     /// Things that could not be checked, one sentence each with the reason.
     pub not_seen: Vec<String>,
 }
 
-impl Found {
+impl FoundLeftovers {
     /// Adds the result of another search; a thing that neither could check is kept once.
-    pub fn add(&mut self, other: Found) {
+    pub fn add(&mut self, other: FoundLeftovers) {
         self.left.extend(other.left);
         for sentence in other.not_seen {
             if !self.not_seen.contains(&sentence) {
@@ -64,34 +64,35 @@ impl Found {
 
 /// The places to search. Processes are read once for all kinds.
 #[derive(Debug, Default)]
-pub struct Scene {
+pub struct SearchScope {
     /// Folders of runs, to be searched for unfinished files.
     pub folders: Vec<PathBuf>,
-    processes: OnceCell<(Vec<Marked>, usize)>,
+    processes: OnceCell<(Vec<MarkedProcess>, usize)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Marked {
+struct MarkedProcess {
     pid: u32,
     owner: Owner,
     role: String,
 }
 
-impl Scene {
+impl SearchScope {
     /// A scene with these folders of runs.
     pub fn new(folders: Vec<PathBuf>) -> Self {
-        Scene { folders, processes: OnceCell::new() }
+        SearchScope { folders, processes: OnceCell::new() }
     }
 
     /// The living processes that were started in this role by a process that has ended.
-    pub fn processes(&self, kind: &'static str, role: &str) -> Found {
+    pub fn processes(&self, kind: &'static str, role: &str) -> FoundLeftovers {
         let (marked, hidden) = self.processes.get_or_init(marked_processes);
-        let mut found = Found::default();
+        let mut found = FoundLeftovers::default();
         if *hidden > 0 {
             let who = if *hidden == 1 { "1 process".to_string() } else { format!("{hidden} processes") };
             found.not_seen.push(format!("{who} whose environment this user may not read"));
         }
-        for process in marked.iter().filter(|process| process.role == role && process.owner.life() == Life::Ended) {
+        for process in marked.iter().filter(|process| process.role == role && process.owner.life() == OwnerState::Ended)
+        {
             found.left.push(Leftover {
                 kind,
                 name: process.pid.to_string(),
@@ -131,7 +132,7 @@ fn marked_in(environment: &[u8]) -> Option<String> {
 
 /// The marked processes, and the number of unreadable ones. This process and its ancestors are excluded, because a
 /// shell may have been started with a mark.
-fn marked_processes() -> (Vec<Marked>, usize) {
+fn marked_processes() -> (Vec<MarkedProcess>, usize) {
     let spared = ancestry(std::process::id());
     let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
     let (mut found, mut hidden) = (Vec::new(), 0);
@@ -140,7 +141,7 @@ fn marked_processes() -> (Vec<Marked>, usize) {
             Ok(environment) => {
                 let Some(mark) = marked_in(&environment) else { continue };
                 if let Some((owner, role)) = parse_mark(&mark).filter(|_| !spared.contains(&pid)) {
-                    found.push(Marked { pid, owner, role: role.into() });
+                    found.push(MarkedProcess { pid, owner, role: role.into() });
                 }
             }
             // Kernel threads have no command line.
@@ -179,7 +180,7 @@ fn command_line(pid: u32) -> String {
     plain(words.trim(), 80)
 }
 
-/// Ends a marked process that [`Scene::processes`] found, if the id is still that of the process.
+/// Ends a marked process that [`SearchScope::processes`] found, if the id is still that of the process.
 pub fn end_process(left: &Leftover) -> Result<(), String> {
     let number = left.name.parse::<i32>().ok().filter(|pid| *pid > 0);
     let Some(process) = number.and_then(Pid::from_raw) else { return Err(format!("'{}' is not a process", left.name)) };
@@ -254,7 +255,7 @@ mod tests {
         // Between fork and exec, a child still has this process's environment.
         let begun = Instant::now();
         let found = loop {
-            let found = Scene::default().processes("process", "test");
+            let found = SearchScope::default().processes("process", "test");
             if !found.left.is_empty() || begun.elapsed() > Duration::from_secs(10) {
                 break found;
             }

@@ -147,7 +147,7 @@ tagged! {
 impl Serialize for LoadTimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs: Result<Vec<_>, LogError> =
-            self.tagged().into_iter().map(|(tag, latency)| Ok((tag, Encoded::of(latency)?))).collect();
+            self.tagged().into_iter().map(|(tag, latency)| Ok((tag, Encoded::encode(latency)?))).collect();
         pairs.map_err(S::Error::custom)?.serialize(serializer)
     }
 }

@@ -62,7 +62,7 @@ impl Capability {
     }
 
     /// A feature that is available or missing.
-    pub fn of(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
+    pub fn new(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
         if is_available { Self::there(name, detail) } else { Self::missing(name, detail, remedy) }
     }
 }

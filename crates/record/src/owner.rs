@@ -21,7 +21,7 @@ pub struct Owner {
 
 /// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum OwnerState {
     /// The process runs.
     Alive,
     /// The process has ended.
@@ -30,7 +30,7 @@ pub enum Life {
     Elsewhere,
 }
 
-/// Words for [`Life::Elsewhere`] of the process that writes a run.
+/// Words for [`OwnerState::Elsewhere`] of the process that writes a run.
 pub const ELSEWHERE: &str = "its process is on another machine, in another container, or was before a restart";
 
 impl Owner {
@@ -43,13 +43,13 @@ impl Owner {
     }
 
     /// Whether the process still runs. A zombie has ended.
-    pub fn life(&self) -> Life {
+    pub fn life(&self) -> OwnerState {
         if self.place != this_place() {
-            return Life::Elsewhere;
+            return OwnerState::Elsewhere;
         }
         match start_ticks(self.pid) {
-            Some(ticks) if ticks == self.start_ticks => Life::Alive,
-            _ => Life::Ended,
+            Some(ticks) if ticks == self.start_ticks => OwnerState::Alive,
+            _ => OwnerState::Ended,
         }
     }
 
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn an_owner_is_alive_only_with_its_start_time_and_on_this_machine() {
         let this = Owner::of_this_process();
-        assert_eq!(this.life(), Life::Alive);
+        assert_eq!(this.life(), OwnerState::Alive);
         let later = Owner { start_ticks: this.start_ticks + 1, ..this };
-        assert_eq!(later.life(), Life::Ended, "the same number given to another process");
-        assert_eq!(Owner { place: !this.place, ..this }.life(), Life::Elsewhere);
+        assert_eq!(later.life(), OwnerState::Ended, "the same number given to another process");
+        assert_eq!(Owner { place: !this.place, ..this }.life(), OwnerState::Elsewhere);
     }
 }

@@ -135,7 +135,7 @@ impl PathPlan {
 
     /// Describes the path: `20 ms each way (round trip 40 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay
     /// line`.
-    pub fn words(&self) -> String {
+    pub fn description(&self) -> String {
         let mut parts = Vec::new();
         if self.delay_ns > 0 {
             let round_trip = format_nanos(2.0 * self.delay_ns as f64);
@@ -192,7 +192,7 @@ mod tests {
             ..path()
         };
         assert_eq!(
-            plan.words(),
+            plan.description(),
             "20.0 ms each way (round trip 40.0 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay line"
         );
     }

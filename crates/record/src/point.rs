@@ -117,7 +117,7 @@ pub struct FunctionCost {
 
 impl Point {
     /// An empty point of this sweep and load.
-    pub fn of(sweep: Sweep, repeat: u32, connections: u64, pace: Pace) -> Point {
+    pub fn new(sweep: Sweep, repeat: u32, connections: u64, pace: Pace) -> Point {
         Point {
             schema: SCHEMA,
             index: 0,

@@ -14,7 +14,7 @@ use crate::doubt::{Doubt, DoubtKind};
 use crate::fault;
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
-use crate::owner::{Life, Owner};
+use crate::owner::{Owner, OwnerState};
 use crate::point::Point;
 use crate::profile::Stacks;
 use crate::scenario::Scenario;
@@ -82,11 +82,11 @@ impl RunRecord {
     pub fn read(folder: &Path) -> Result<RunRecord, RunError> {
         /// Only this field can be relied on in a later version.
         #[derive(Deserialize)]
-        struct Form {
+        struct SchemaOnly {
             schema: u32,
         }
         let path = folder.join(RECORD);
-        match read_json::<Form>(&path)?.schema {
+        match read_json::<SchemaOnly>(&path)?.schema {
             0 => Err(RunError::Malformed { path, why: "it has schema 0, which no straingauge has written".into() }),
             found if found > SCHEMA => Err(RunError::Newer { path, found }),
             _ => read_json(&path),
@@ -493,13 +493,13 @@ impl RunDir {
     }
 
     /// Whether the process that writes the run still runs.
-    pub fn writer_life(&self) -> Life {
-        self.record.writer.as_ref().map_or(Life::Ended, Owner::life)
+    pub fn writer_life(&self) -> OwnerState {
+        self.record.writer.as_ref().map_or(OwnerState::Ended, Owner::life)
     }
 
     /// Whether the run's writer was killed: the record has status "running", but the process has ended.
     pub fn is_abandoned(&self) -> bool {
-        self.record.status == Status::Running && self.writer_life() == Life::Ended
+        self.record.status == Status::Running && self.writer_life() == OwnerState::Ended
     }
 }
 
@@ -610,7 +610,7 @@ mod tests {
         let record: RunRecord = serde_json::from_slice(include_bytes!("../../../fuzz/valid/run.json")).unwrap();
         let mut writer = RunWriter::create(folder.path(), Some(&folder.path().join("run")), record).unwrap();
         for repeat in 0..4 {
-            let mut point = Point::of(crate::Sweep::Single, repeat, 1, crate::Pace::Closed);
+            let mut point = Point::new(crate::Sweep::Single, repeat, 1, crate::Pace::Closed);
             writer.add_point(&mut point, &PointFiles::default()).unwrap();
         }
         let said =
@@ -642,12 +642,12 @@ mod tests {
         run.record.status = Status::Running;
         let own = Owner::of_this_process();
         for (writer, life) in [
-            (own, Life::Alive),
-            (Owner { start_ticks: own.start_ticks + 1, ..own }, Life::Ended),
-            (Owner { place: own.place ^ 1, ..own }, Life::Elsewhere),
+            (own, OwnerState::Alive),
+            (Owner { start_ticks: own.start_ticks + 1, ..own }, OwnerState::Ended),
+            (Owner { place: own.place ^ 1, ..own }, OwnerState::Elsewhere),
         ] {
             run.record.writer = Some(writer);
-            assert_eq!((run.writer_life(), run.is_abandoned()), (life, life == Life::Ended));
+            assert_eq!((run.writer_life(), run.is_abandoned()), (life, life == OwnerState::Ended));
         }
     }
 

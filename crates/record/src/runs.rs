@@ -10,7 +10,7 @@ const MOST_RUNS: usize = 2_000;
 
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct FoundRuns {
     /// Folders with a `run.json`, whatever it contains.
     pub runs: Vec<PathBuf>,
     /// Folders that were not searched, with the reason.
@@ -20,25 +20,25 @@ pub struct Found {
 /// Searches a folder for run directories. Links are not followed; hidden folders and folders in a run directory (the
 /// second run of a comparison) are skipped. Names are visited in descending order, so an early end of the search
 /// keeps the newest runs with default names.
-pub fn find(folder: &Path) -> Result<Found, RunError> {
+pub fn find(folder: &Path) -> Result<FoundRuns, RunError> {
     let read = fs::read_dir(folder).map(drop);
     read.map_err(|source| RunError::Read { path: folder.into(), source })?;
     Ok(search(folder, MOST_RUNS))
 }
 
-fn search(folder: &Path, most_runs: usize) -> Found {
-    let mut search = Search { found: Found::default(), entries: 0, most_runs };
+fn search(folder: &Path, most_runs: usize) -> FoundRuns {
+    let mut search = RunSearch { found: FoundRuns::default(), entries: 0, most_runs };
     search.visit(folder, 0);
     search.found
 }
 
-struct Search {
-    found: Found,
+struct RunSearch {
+    found: FoundRuns,
     entries: usize,
     most_runs: usize,
 }
 
-impl Search {
+impl RunSearch {
     fn visit(&mut self, folder: &Path, depth: usize) {
         // Not `exists`, which follows links.
         if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn names(found: &Found, parent: &Path) -> Vec<String> {
+    fn names(found: &FoundRuns, parent: &Path) -> Vec<String> {
         found.runs.iter().map(|path| path.strip_prefix(parent).unwrap().display().to_string()).collect()
     }
 

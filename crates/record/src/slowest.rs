@@ -111,7 +111,7 @@ impl TraceId {
     pub const PARENT_BYTES: usize = 55;
 
     /// An id of these random bits. Neither half is zero, because ids of zeros are not valid.
-    pub fn of(bits: u128) -> TraceId {
+    pub fn from_bits(bits: u128) -> TraceId {
         let has_zeros = bits >> 64 == 0 || bits as u64 == 0;
         TraceId(if has_zeros { bits | 1 << 64 | 1 } else { bits })
     }
@@ -169,7 +169,7 @@ pub(crate) mod tests {
             received_bytes: 7,
             status: Some(200),
             failure: None,
-            trace_id: Some(TraceId::of(u128::from(response_ns))),
+            trace_id: Some(TraceId::from_bits(u128::from(response_ns))),
             client: None,
         }
     }
@@ -215,7 +215,7 @@ pub(crate) mod tests {
     fn a_trace_parent_has_the_form_of_the_specification() {
         let parent = |bits| {
             let mut out = [0; TraceId::PARENT_BYTES];
-            TraceId::of(bits).write_parent(&mut out);
+            TraceId::from_bits(bits).write_parent(&mut out);
             String::from_utf8(out.to_vec()).unwrap()
         };
         let bits = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;

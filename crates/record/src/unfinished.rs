@@ -1,8 +1,8 @@
 //! Files that appear only when complete: until then they have a hidden name with their owner. A killed process leaves
 //! them, and [`KIND`] finds and removes them.
 
-use crate::leftovers::{Found, Leftover, LeftoverKind, Scene, refusal};
-use crate::owner::{Life, Owner};
+use crate::leftovers::{FoundLeftovers, Leftover, LeftoverKind, SearchScope, refusal};
+use crate::owner::{Owner, OwnerState};
 use crate::text::plain;
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +30,7 @@ pub fn owner_in(name: &OsStr) -> Option<Owner> {
 }
 
 fn of_entry(entry: &fs::DirEntry) -> Option<Leftover> {
-    let owner = owner_in(&entry.file_name()).filter(|owner| owner.life() == Life::Ended)?;
+    let owner = owner_in(&entry.file_name()).filter(|owner| owner.life() == OwnerState::Ended)?;
     let is_folder = entry.file_type().ok()?.is_dir();
     let detail = if is_folder { "a point that was being written" } else { "a file that was being written" };
     let path = entry.path();
@@ -38,8 +38,8 @@ fn of_entry(entry: &fs::DirEntry) -> Option<Leftover> {
     Some(Leftover { kind: KIND.name, name: path.to_str()?.into(), detail: detail.into(), owner })
 }
 
-fn find(scene: &Scene) -> Found {
-    let mut search = Search { found: Found::default(), entries: 0 };
+fn find(scene: &SearchScope) -> FoundLeftovers {
+    let mut search = UnfinishedSearch { found: FoundLeftovers::default(), entries: 0 };
     for folder in &scene.folders {
         match fs::canonicalize(folder) {
             Ok(folder) => search.visit(&folder, 0),
@@ -50,12 +50,12 @@ fn find(scene: &Scene) -> Found {
     search.found
 }
 
-struct Search {
-    found: Found,
+struct UnfinishedSearch {
+    found: FoundLeftovers,
     entries: usize,
 }
 
-impl Search {
+impl UnfinishedSearch {
     fn visit(&mut self, folder: &Path, depth: usize) {
         if let Some(why) = refusal(folder) {
             return self.found.not_seen.push(format!("{}: {why}", shown(folder)));
@@ -69,7 +69,7 @@ impl Search {
             self.entries += 1;
             if self.entries > MOST_ENTRIES {
                 let sentence = format!("{}: only {MOST_ENTRIES} entries are looked at", shown(folder));
-                return self.found.add(Found { not_seen: vec![sentence], ..Found::default() });
+                return self.found.add(FoundLeftovers { not_seen: vec![sentence], ..FoundLeftovers::default() });
             }
             self.found.left.extend(of_entry(&entry));
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
@@ -95,7 +95,7 @@ fn remove(left: &Leftover) -> Result<(), String> {
     if owner_in(name) != Some(left.owner) {
         return Err(why("it is not straingauge's".into()));
     }
-    if left.owner.life() != Life::Ended {
+    if left.owner.life() != OwnerState::Ended {
         return Err(why("its process still runs".into()));
     }
     if let Some(refused) = refusal(folder) {
@@ -141,7 +141,7 @@ mod tests {
         for name in &kept {
             fs::write(points.join(name), "").unwrap();
         }
-        let scene = Scene::new(vec![base.path().into(), base.path().join("missing")]);
+        let scene = SearchScope::new(vec![base.path().into(), base.path().join("missing")]);
         let found = (KIND.find)(&scene);
         assert_eq!(found.not_seen, Vec::<String>::new());
         assert_eq!(found.left.len(), 2, "{found:?}");
@@ -149,7 +149,7 @@ mod tests {
             (KIND.remove)(left).unwrap();
             (KIND.remove)(left).expect("what is gone is no error");
         }
-        assert_eq!((KIND.find)(&scene), Found::default());
+        assert_eq!((KIND.find)(&scene), FoundLeftovers::default());
         assert!(kept.iter().all(|name| points.join(name).exists()));
     }
 
@@ -165,7 +165,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(&outside, base.path().join("runs/link")).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        let found = (KIND.find)(&Scene::new(vec![base.path().join("runs")]));
+        let found = (KIND.find)(&SearchScope::new(vec![base.path().join("runs")]));
         assert_eq!(found.left, []);
         assert!(found.not_seen[0].contains("other users can write to it"), "{found:?}");
         let in_open = Leftover {

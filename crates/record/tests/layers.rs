@@ -1,6 +1,6 @@
 //! Checks the layer table with stacks that were sampled from real servers (fixtures/stacks).
 
-use record::layers::{Layer, Role, Rule};
+use record::layers::{Layer, LayerRule, Role};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ fn runs() -> Vec<Run> {
 }
 
 fn layer_of(stack: &[String]) -> Option<Layer> {
-    Rule::built_in().row_of(stack.iter().map(|function| (function.as_str(), None))).map(|row| row.layer)
+    LayerRule::built_in().row_of(stack.iter().map(|function| (function.as_str(), None))).map(|row| row.layer)
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn every_function_above_a_tenth_of_a_percent_is_classified() {
             *functions.entry(&stack[0]).or_default() += count;
         }
         let least = LEAST_SHARE * run.samples() as f64;
-        let is_unknown = |function: &str| Rule::built_in().role(function, None) == Role::Unknown;
+        let is_unknown = |function: &str| LayerRule::built_in().role(function, None) == Role::Unknown;
         let unknown: Vec<&str> = functions
             .into_iter()
             .filter(|(name, count)| *count as f64 > least && is_unknown(name))
@@ -108,7 +108,7 @@ fn stacks_of_virtio_net_and_named_drivers_get_the_right_layer() {
         let frames = frames(stack);
         assert!(!frames.is_empty(), "{line}");
         modules.extend(frames.iter().filter_map(|(_, module)| *module));
-        let found = Rule::built_in().row_of(frames).map(|row| row.layer.word());
+        let found = LayerRule::built_in().row_of(frames).map(|row| row.layer.word());
         if found != Some(wanted.trim()) {
             wrong.push(format!("{line}: {found:?}"));
         }

@@ -1,4 +1,4 @@
-use crate::link::{Link, WorkerState};
+use crate::link::{WorkerLink, WorkerState};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
@@ -18,7 +18,7 @@ const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
 /// The doubt about a lost worker, with its last reported responses. `on_loss` is `None` if the worker had no share of
 /// the load.
-pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
+pub fn loss_doubt(link: &WorkerLink, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let missed = |rest: &str| {
         let completed = link.progress.completed;
         format!("the {completed} responses of the window that it had reported are not in the figures; {rest}")
@@ -37,7 +37,7 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
 }
 
 /// Why not all requests of a load are counted, because the workers `lost` were lost while sending.
-pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
+pub fn uncounted_words(lost: &[&WorkerLink]) -> Option<String> {
     let first = lost.first()?.short_name();
     let others = if lost.len() > 1 { format!(" and {} more were", lost.len() - 1) } else { " was".into() };
     Some(format!("{first}{others} lost, so the requests of the window are not all counted"))
@@ -61,7 +61,7 @@ pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     point.functions.clear();
 }
 
-pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
+pub fn clock_doubt(link: &WorkerLink, late_ns: u64) -> Option<Doubt> {
     let uncertain_ns = link.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns);
     if uncertain_ns <= CLOCK_LIMIT_NS && late_ns <= CLOCK_LIMIT_NS {
         return None;
@@ -75,14 +75,14 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct WorkerPart {
     pub number: usize,
     pub completed: u64,
     pub window_s: f64,
 }
 
 /// Figures of each worker's share and clock, such as `worker.1.throughput_per_sec`.
-pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
+pub fn worker_figures(links: &[WorkerLink], parts: &[WorkerPart]) -> Figures {
     let mut figures = Figures::default();
     for link in links {
         let name = |what: &str| format!("worker.{}.{what}", link.number);
@@ -109,7 +109,7 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
 }
 
 /// A line such as `client 1 (ssh c1 ...) on c1: 12.3k requests/s, clock known to 40 us`.
-pub fn worker_line(link: &Link, figures: &Figures) -> String {
+pub fn worker_line(link: &WorkerLink, figures: &Figures) -> String {
     let at = if link.host.is_empty() { String::new() } else { format!(" on {}", link.host) };
     let value = |what: &str| figures.value(&format!("worker.{}.{what}", link.number));
     let did = match (&link.state, value("throughput_per_sec")) {

@@ -27,16 +27,16 @@ pub struct Node {
     pub hot: u64,
 }
 
-struct Limits {
+struct NodeLimits {
     ports: u64,
     descriptors: u64,
     memory: u64,
 }
 
-impl Limits {
+impl NodeLimits {
     /// The limits of each node. Nodes in one network namespace share its ports; nodes on one machine share its
     /// memory. If the server is on that machine, both ends of a connection use memory.
-    fn of(nodes: &[Node], is_local: bool) -> Vec<Limits> {
+    fn per_node(nodes: &[Node], is_local: bool) -> Vec<NodeLimits> {
         let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
         for node in nodes {
             *networks.entry(&node.place.network).or_insert(0u64) += 1;
@@ -46,7 +46,7 @@ impl Limits {
         let limits = |node: &Node| {
             let room = &node.room;
             let memory_bytes = room.memory_bytes - room.memory_bytes / MEMORY_LEFT;
-            Limits {
+            NodeLimits {
                 ports: room.ports.saturating_mul(room.addresses) / networks[&node.place.network],
                 descriptors: room.descriptors,
                 memory: memory_bytes / machines[&node.place.machine] / bytes,
@@ -63,7 +63,7 @@ impl Limits {
 
 /// Divides cold connections as evenly as the limits allow. `is_local` says that the server is on the same machine.
 pub fn divide(count: u64, nodes: &[Node], is_local: bool) -> std::result::Result<Vec<u64>, NoRoom> {
-    let limits = Limits::of(nodes, is_local);
+    let limits = NodeLimits::per_node(nodes, is_local);
     let rooms: Vec<u64> =
         limits.iter().zip(nodes).map(|(limits, node)| limits.least().0.saturating_sub(node.hot)).collect();
     let mut parts = vec![0; nodes.len()];
@@ -82,7 +82,7 @@ fn count_words(count: u64) -> String {
     grouped(count as f64)
 }
 
-fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &[u64]) -> NoRoom {
+fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[NodeLimits], rooms: &[u64]) -> NoRoom {
     let mut rows = vec![["client", "ports", "descriptors", "memory", "hot", "room", "ends first"].map(String::from)];
     for ((node, limits), room) in nodes.iter().zip(limits).zip(rooms) {
         rows.push([
@@ -129,7 +129,7 @@ impl Cold {
     }
 
     /// [`hold`](Self::hold) uses the plan of the last call.
-    pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
+    pub(crate) fn room_for(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
         let mut plan = message.into_plan();
         options.complete(&mut plan)?;
         let room = room(&plan)?;
@@ -194,7 +194,7 @@ mod tests {
             count in 0u64..2000, is_local: bool,
         ) {
             let nodes: Vec<Node> = rooms.into_iter().map(|(a, b, c, d, e)| node(a, b, c, d, e)).collect();
-            let fits: Vec<u64> = Limits::of(&nodes, is_local)
+            let fits: Vec<u64> = NodeLimits::per_node(&nodes, is_local)
                 .iter()
                 .zip(&nodes)
                 .map(|(limits, node)| limits.least().0.saturating_sub(node.hot))

@@ -11,16 +11,16 @@ pub use crate::account::OnLoss;
 use crate::account::worker_line;
 use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, system, unusable};
-use crate::inputs::{Handing, InputFiles};
-use crate::link::{Link, Source, WorkerState};
+use crate::inputs::{FileParts, InputFiles};
+use crate::link::{WorkerLink, WorkerSource, WorkerState};
 use crate::protocol::{
     Capacity, ColdHeld, HostPlace, InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line,
 };
 use crate::ray::Nodes;
 use crate::shares;
-use crate::worker_io::{Event, Listening, Out, WorkerIo};
-use conduct::Conduct;
-use load::{LoadEvents, LoadResult, Progress};
+use crate::worker_io::{Listening, MessageQueue, WorkerEvent, WorkerIo};
+use conduct::FleetConductor;
+use load::{LoadEvents, LoadProgress, LoadResult};
 use record::figure::Figures;
 use record::time::monotonic_ns;
 use record::{LoadPlan, PlainText, Share};
@@ -32,7 +32,7 @@ use std::time::Duration;
 const GREETING_NS: u64 = 60_000_000_000;
 pub(crate) const MOST_EVENTS: usize = 256;
 /// Minimum time between two searches for new cluster nodes.
-const LOOK_NS: u64 = 2_000_000_000;
+const CHECK_NS: u64 = 2_000_000_000;
 /// Maximum number of groups in which the workers are pinged, spread over a second.
 const MOST_LEASE_PARTS: usize = 100;
 /// Maximum file pieces that a worker has not yet confirmed.
@@ -45,8 +45,8 @@ const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were give
 /// Several workers.
 pub struct Fleet {
     /// Dropped first, so that no sender blocks on it.
-    events: Receiver<(usize, Event)>,
-    links: Vec<Link>,
+    events: Receiver<(usize, WorkerEvent)>,
+    links: Vec<WorkerLink>,
     io: WorkerIo,
     listening: Listening,
     on_loss: OnLoss,
@@ -61,7 +61,7 @@ pub struct Fleet {
     /// Workers that joined late and have not taken part in a load yet.
     joined: Vec<usize>,
     /// When to search for new cluster nodes again; `None` before the first load.
-    looks_ns: Option<u64>,
+    next_check_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// [`STEP_TIMEOUT_NS`], or less in tests.
@@ -75,7 +75,7 @@ pub struct Fleet {
 impl Fleet {
     /// Starts the workers and waits for the hello of each.
     pub fn connect(
-        sources: &[Source],
+        sources: &[WorkerSource],
         nodes: Option<Nodes>,
         on_loss: OnLoss,
         threads: Option<usize>,
@@ -94,7 +94,7 @@ impl Fleet {
             relieved: None,
             took_part: Vec::new(),
             joined: Vec::new(),
-            looks_ns: None,
+            next_check_ns: None,
             figures: Figures::default(),
             timeout_ns: STEP_TIMEOUT_NS,
             uncounted: None,
@@ -119,10 +119,10 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
+    fn greet(&mut self, sources: &[WorkerSource], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
-            self.links.push(Link::start(self.links.len(), "client", source, &self.io)?);
+            self.links.push(WorkerLink::start(self.links.len(), "client", source, &self.io)?);
             self.reported.push(false);
         }
         keep_leases(&self.links[first..]);
@@ -139,21 +139,21 @@ impl Fleet {
     /// Adds workers on nodes that joined the cluster since the last load. An unusable one is no loss, because it had
     /// no share of any load.
     fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
-        let Some(looks_ns) = self.looks_ns else {
+        let Some(next_check_ns) = self.next_check_ns else {
             // Nodes that join while the first load starts are found later: only the initial workers drive it.
-            self.looks_ns = Some(monotonic_ns() + LOOK_NS);
+            self.next_check_ns = Some(monotonic_ns() + CHECK_NS);
             return Ok(());
         };
-        if monotonic_ns() < looks_ns {
+        if monotonic_ns() < next_check_ns {
             return Ok(());
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
-        if let Some(why) = self.nodes.as_mut().and_then(Nodes::failure_to_tell) {
+        if let Some(why) = self.nodes.as_mut().and_then(Nodes::unreported_failure) {
             self.io.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
         }
         let first = self.links.len();
         self.greet(&sources, stop)?;
-        self.looks_ns = Some(monotonic_ns() + LOOK_NS);
+        self.next_check_ns = Some(monotonic_ns() + CHECK_NS);
         let reaches = self.reach_one_target(plan, false).is_ok();
         for (index, link) in self.links.iter_mut().enumerate().skip(first) {
             if matches!(link.state, WorkerState::Greeting) || !reaches {
@@ -175,7 +175,7 @@ impl Fleet {
     ) -> Result<LoadResult> {
         self.take_in(plan, stop)?;
         let mut live = self.live(plan, stop)?;
-        while !self.hand_out(&live, inputs, stop)? {
+        while !self.give_parts(&live, inputs, stop)? {
             live = self.live(plan, stop)?;
         }
         let mut opening_ns = 0;
@@ -194,13 +194,14 @@ impl Fleet {
                 )));
             }
             let link = &mut self.links[*index];
-            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, LoadProgress::default(), false);
             (link.share, link.is_asked_to_stop) = (*share, false);
             link.out().send(text);
         }
         let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
         let began_ns = monotonic_ns();
-        let conduct = Conduct { fleet: self, plan, live: &live, stop, events, began_ns, opening_ns, reported_ns: 0 };
+        let conduct =
+            FleetConductor { fleet: self, plan, live: &live, stop, events, began_ns, opening_ns, reported_ns: 0 };
         let mut result = conduct.conduct()?;
         if let Some(replay) = &mut result.replay {
             inputs.account(replay);
@@ -319,7 +320,7 @@ impl Fleet {
             (link.cold_wanted, link.has_cold) = (*part, link.cold.counts.established == *part);
             link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
         }
-        let distance = |link: &Link| link.cold.counts.established.abs_diff(link.cold_wanted);
+        let distance = |link: &WorkerLink| link.cold.counts.established.abs_diff(link.cold_wanted);
         let mut waiting: Vec<usize> = parts.iter().map(|(index, _)| *index).collect();
         let (mut nearest, mut give_up_ns) = (u64::MAX, u64::MAX);
         loop {
@@ -347,12 +348,12 @@ impl Fleet {
 
     fn cold(&self) -> ColdHeld {
         let mut all = ColdHeld::default();
-        let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
+        let live: Vec<&WorkerLink> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
         live.iter().for_each(|link| all.counts.add(&link.cold.counts));
         // Workers on one machine report the same kernel memory.
         let machines: HashSet<&PlainText> = live.iter().map(|link| &link.place.machine).collect();
         if machines.len() == live.len() {
-            let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
+            let bytes = |link: &&WorkerLink| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
             let sum: Option<f64> = live.iter().map(bytes).sum();
             all.kernel_bytes = sum.map(|sum| sum / all.counts.established as f64).filter(|bytes| bytes.is_finite());
         }
@@ -407,11 +408,11 @@ impl Fleet {
     }
 
     /// Sends the plan's file to the workers that lack their part of it. Returns false if one was lost meanwhile.
-    fn hand_out(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
-        let needed = |share: Share| match inputs.handing() {
-            Handing::Nothing => None,
-            Handing::Alike => Some(Share::WHOLE),
-            Handing::ByPart => Some(share),
+    fn give_parts(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
+        let needed = |share: Share| match inputs.file_parts() {
+            FileParts::Nothing => None,
+            FileParts::Alike => Some(Share::WHOLE),
+            FileParts::ByPart => Some(share),
         };
         let lacking: Vec<Option<usize>> = (live.iter())
             .map(|(index, share)| Some(*index).filter(|index| self.links[*index].input != needed(*share)))
@@ -431,7 +432,7 @@ impl Fleet {
         };
         // If the user stopped the run, the error says so.
         let failed = |why: String| if stop.load(Ordering::Relaxed) { INTERRUPTED } else { unusable(why) };
-        inputs.hand_out(&shares, &mut give).map_err(failed)?;
+        inputs.give_parts(&shares, &mut give).map_err(failed)?;
         for (place, index) in lacking.iter().enumerate() {
             let Some(index) = *index else { continue };
             self.wait_for_room(index, 0, stop).map_err(failed)?;
@@ -460,10 +461,10 @@ impl Fleet {
 
     /// Handles events, waiting at most `wait_ns`, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
-        self.listening.note(monotonic_ns());
+        self.listening.listening_since(monotonic_ns());
         if self.handle_events(wait_ns) {
             let now_ns = monotonic_ns();
-            let since_ns = self.listening.note(now_ns);
+            let since_ns = self.listening.listening_since(now_ns);
             self.links.iter_mut().for_each(|link| link.give_up_if_silent(now_ns, since_ns, timeout_ns));
         }
     }
@@ -477,7 +478,7 @@ impl Fleet {
                 Ok((index, event)) => {
                     let link = &mut self.links[index];
                     match (event, &mut self.nodes) {
-                        (Event::Ended(None), Some(nodes)) if !link.is_lost() => link.lose(nodes.closed()),
+                        (WorkerEvent::Ended(None), Some(nodes)) if !link.is_lost() => link.lose(nodes.closed()),
                         (event, _) => link.handle(event),
                     }
                 }
@@ -526,14 +527,14 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         // Closes all inputs first, so that all workers end at the same time.
-        self.links.iter().for_each(Link::leave);
+        self.links.iter().for_each(WorkerLink::leave);
     }
 }
 
 /// Pings every worker each second while this process lives. A worker without pings ends its load. The pings of many
 /// workers are spread over the second, so that their pongs do not queue.
-pub(crate) fn keep_leases(links: &[Link]) {
-    let outs: Vec<Out> = links.iter().map(Link::out).collect();
+pub(crate) fn keep_leases(links: &[WorkerLink]) {
+    let outs: Vec<MessageQueue> = links.iter().map(WorkerLink::out).collect();
     let parts = outs.len().clamp(1, MOST_LEASE_PARTS);
     std::thread::spawn(move || {
         loop {

@@ -8,7 +8,7 @@ use record::workload::ReplayResult;
 
 /// Which part of a file each worker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handing {
+pub enum FileParts {
     /// Plans name no file.
     Nothing,
     /// Every worker gets the whole file.
@@ -20,11 +20,11 @@ pub enum Handing {
 /// The driver's side.
 pub trait InputFiles {
     /// Which part of the file each worker gets.
-    fn handing(&self) -> Handing;
+    fn file_parts(&self) -> FileParts;
 
     /// Reads the parts of the file for these shares. `give` gets the index of a share and its next piece; the last
     /// piece of each part says which kind of file it is. Ends with the first error, a sentence.
-    fn hand_out(
+    fn give_parts(
         &mut self,
         shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,

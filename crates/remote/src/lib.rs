@@ -29,16 +29,16 @@ mod properties;
 pub use account::leave_out_uncounted;
 pub use error::{NoRoom, RemoteError};
 pub use fleet::{Fleet, OnLoss};
-pub use inputs::{Handing, InputFiles, InputStore};
-pub use link::Source;
+pub use inputs::{FileParts, InputFiles, InputStore};
+pub use link::WorkerSource;
 pub use options::WorkerOptions;
 pub use permit::{can_be_split, permit};
 pub use protocol::{ColdHeld, HostPlace, InputKind, InputPiece, MAX_PIECE_BYTES, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;
-pub use serve_watch::{Started, serve as serve_watch};
-pub use watcher::Watcher;
+pub use serve_watch::{StartedProcesses, serve as serve_watch};
+pub use watcher::RemoteWatcher;
 
 /// Sampling interval of a server's connection states during a window.
 pub const STATES_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);

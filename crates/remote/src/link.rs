@@ -3,8 +3,8 @@ use crate::process;
 use crate::protocol::{
     Capacity, ColdHeld, FromWorker, HostPlace, LEASE_NS, StartedState, ToWorker, VERSION, WireResult, line, message,
 };
-use crate::worker_io::{Event, LastLine, Out, WorkerIo};
-use load::Progress;
+use crate::worker_io::{LastLine, MessageQueue, WorkerEvent, WorkerIo};
+use load::LoadProgress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
 use record::{PlainText, Share};
@@ -46,7 +46,7 @@ pub struct ClockOffset {
 
 /// How a worker is reached.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum WorkerSource {
     /// A shell command that speaks the protocol on its pipes.
     Command(String),
     /// A cluster node, whose worker speaks through a socket of this machine.
@@ -65,7 +65,7 @@ enum Carrier {
 }
 
 #[derive(Debug)]
-pub struct Link {
+pub struct WorkerLink {
     /// The command after `--client`, or the node.
     pub from: String,
     /// Its number, from 1.
@@ -75,7 +75,7 @@ pub struct Link {
     pub state: WorkerState,
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
-    pub progress: Progress,
+    pub progress: LoadProgress,
     /// Its result, until it is taken. A later loss of the worker does not remove it.
     pub result: Option<Box<WireResult>>,
     /// The share whose part of the driver's file it has.
@@ -109,26 +109,26 @@ pub struct Link {
     pub is_excused: bool,
     /// Timeout for its process to end after its input was closed.
     pub ends_within: Duration,
-    heard_ns: u64,
+    received_ns: u64,
     carrier: Carrier,
-    out: Out,
+    out: MessageQueue,
 }
 
-impl Link {
+impl WorkerLink {
     /// Starts the worker. Its messages arrive with this index.
-    pub fn start(index: usize, role: &'static str, source: &Source, io: &WorkerIo) -> Result<Link> {
+    pub fn start(index: usize, role: &'static str, source: &WorkerSource, io: &WorkerIo) -> Result<WorkerLink> {
         let (carrier, out) = open(source, index, short_name(role, index + 1), io)?;
-        Ok(Link {
+        Ok(WorkerLink {
             from: match source {
-                Source::Command(command) => command.clone(),
-                Source::Node { name, .. } => format!("node {name}"),
+                WorkerSource::Command(command) => command.clone(),
+                WorkerSource::Node { name, .. } => format!("node {name}"),
             },
             number: index + 1,
             role,
             state: WorkerState::Greeting,
             clock: None,
             pongs: 0,
-            progress: Progress::default(),
+            progress: LoadProgress::default(),
             result: None,
             input: None,
             pieces_under_way: 0,
@@ -148,7 +148,7 @@ impl Link {
             lost_ns: 0,
             is_excused: false,
             ends_within: Duration::from_secs(1),
-            heard_ns: monotonic_ns(),
+            received_ns: monotonic_ns(),
             carrier,
             out,
         })
@@ -183,7 +183,7 @@ impl Link {
         self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
     }
 
-    pub fn out(&self) -> Out {
+    pub fn out(&self) -> MessageQueue {
         self.out.clone()
     }
 
@@ -195,26 +195,26 @@ impl Link {
         matches!(self.state, WorkerState::Lost(_))
     }
 
-    pub fn handle(&mut self, event: Event) {
+    pub fn handle(&mut self, event: WorkerEvent) {
         if self.is_lost() {
             return;
         }
         match event {
-            Event::Ended(why) => {
+            WorkerEvent::Ended(why) => {
                 let how = self.exit_words();
                 self.lose(why.map(|why| why.to_string()).or(how).unwrap_or_else(|| "it ended".into()));
             }
-            Event::Line(line, at_ns) => match message(&line) {
+            WorkerEvent::Line(line, at_ns) => match message(&line) {
                 Ok(message) => {
-                    self.heard_ns = at_ns;
-                    self.take(message, at_ns);
+                    self.received_ns = at_ns;
+                    self.handle_message(message, at_ns);
                 }
                 Err(error) => self.lose(error.to_string()),
             },
         }
     }
 
-    fn take(&mut self, message: FromWorker, at_ns: u64) {
+    fn handle_message(&mut self, message: FromWorker, at_ns: u64) {
         if matches!(self.state, WorkerState::Greeting)
             && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
         {
@@ -281,7 +281,7 @@ impl Link {
     /// driver did not listen before.
     pub fn give_up_if_silent(&mut self, now_ns: u64, since_ns: u64, timeout_ns: u64) {
         let limit_ns = LEASE_NS.max(timeout_ns);
-        if !self.is_lost() && now_ns.saturating_sub(self.heard_ns.max(since_ns)) > limit_ns {
+        if !self.is_lost() && now_ns.saturating_sub(self.received_ns.max(since_ns)) > limit_ns {
             self.lose(format!("it was silent for {} s", limit_ns / 1_000_000_000));
         }
     }
@@ -317,7 +317,7 @@ impl Link {
             return None;
         }
         // Shows the worker's message before ours.
-        last_line.settle();
+        last_line.wait();
         child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
 
@@ -336,9 +336,9 @@ fn short_name(role: &str, number: usize) -> String {
     if role == "client" { format!("client {number}") } else { role.into() }
 }
 
-fn open(source: &Source, index: usize, short_name: String, io: &WorkerIo) -> Result<(Carrier, Out)> {
+fn open(source: &WorkerSource, index: usize, short_name: String, io: &WorkerIo) -> Result<(Carrier, MessageQueue)> {
     match source {
-        Source::Command(command) => {
+        WorkerSource::Command(command) => {
             let mut child = process::start(Command::new("sh").args(["-c", command]))
                 .map_err(system(format!("cannot start '{command}'")))?;
             let stdin = child.stdin.take().expect("was asked for");
@@ -346,14 +346,14 @@ fn open(source: &Source, index: usize, short_name: String, io: &WorkerIo) -> Res
             let stderr = child.stderr.take().expect("was asked for");
             let carried = io.show_all(stderr, short_name).and_then(|last_line| {
                 io.read(index, stdout)?;
-                Ok((Carrier::Process(child, last_line), Out::start(stdin)?))
+                Ok((Carrier::Process(child, last_line), MessageQueue::start(stdin)?))
             });
             carried.map_err(system("cannot start the threads for a worker's pipes"))
         }
-        Source::Node { name, socket } => {
+        WorkerSource::Node { name, socket } => {
             let carried = UnixStream::connect(socket).and_then(|socket| {
                 io.read(index, socket.try_clone()?)?;
-                let out = Out::start(socket.try_clone()?)?;
+                let out = MessageQueue::start(socket.try_clone()?)?;
                 Ok((Carrier::Socket(socket), out))
             });
             carried.map_err(system(format!("cannot reach the worker on node {name} through its socket")))
@@ -361,14 +361,14 @@ fn open(source: &Source, index: usize, short_name: String, io: &WorkerIo) -> Res
     }
 }
 
-impl Drop for Link {
+impl Drop for WorkerLink {
     fn drop(&mut self) {
         // A worker ends with its input. One that does not end is killed.
         self.leave();
         if let Carrier::Process(child, last_line) = &mut self.carrier
             && process::ends_within(child, self.ends_within)
         {
-            last_line.settle();
+            last_line.wait();
             return;
         }
         self.kill();

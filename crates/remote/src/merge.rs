@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn the_protocol_carries_a_plan_with_its_body_and_password() {
-        use crate::protocol::{Lines, PlanMessage, ToWorker, line};
+        use crate::protocol::{LineReader, PlanMessage, ToWorker, line};
         let redis = record::protocol::RedisPlan { password: "secret".into(), pipeline: 3, ..Default::default() };
         let of_redis = LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan() };
         for plan in [plan(), of_redis] {
             let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(plan.clone()))));
-            match Lines::new(text.as_bytes()).next::<ToWorker>().unwrap() {
+            match LineReader::new(text.as_bytes()).next::<ToWorker>().unwrap() {
                 Some(ToWorker::Plan(message)) => assert_eq!(message.into_plan(), plan),
                 other => panic!("{other:?}"),
             }

@@ -10,8 +10,8 @@ pub fn start(command: &mut Command) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }
 
-pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
-    let until = Instant::now() + patience;
+pub fn ends_within(child: &mut Child, timeout: Duration) -> bool {
+    let until = Instant::now() + timeout;
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= until {
             return false;

@@ -4,7 +4,7 @@
 
 use crate::requests::RequestWatchPlan;
 use load::cold::{ColdCounts, ColdRoom};
-use load::{LoadResult, Progress};
+use load::{LoadProgress, LoadResult};
 use record::protocol::Protocol;
 use record::{ClientSide, LoadPlan, PlainText};
 use serde::{Deserialize, Serialize};
@@ -184,7 +184,7 @@ pub enum FromWorker {
     /// The cold connections that the worker holds.
     Cold(ColdHeld),
     /// Progress of the load, about every 200 ms.
-    Progress(Progress),
+    Progress(LoadProgress),
     /// The load is over.
     Result(Box<WireResult>),
     /// The worker cannot follow the plan or a line. Holds one sentence.
@@ -307,13 +307,13 @@ pub enum ProtocolError {
     Read(#[from] std::io::Error),
 }
 
-pub struct Lines<R> {
+pub struct LineReader<R> {
     source: BufReader<R>,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineReader<R> {
     pub fn new(source: R) -> Self {
-        Lines { source: BufReader::new(source) }
+        LineReader { source: BufReader::new(source) }
     }
 
     /// Returns the next message; `None` at the end of the stream.

@@ -2,9 +2,9 @@
 //! starts one on each node and carries its bytes to a Unix socket on this machine.
 
 use crate::error::{RemoteError, Result, system, unusable};
-use crate::link::Source;
+use crate::link::WorkerSource;
 use crate::process;
-use crate::protocol::{Lines, line};
+use crate::protocol::{LineReader, line};
 use record::PlainText;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,9 +78,9 @@ struct NodeSocket {
     socket: PathBuf,
 }
 
-impl From<NodeSocket> for Source {
+impl From<NodeSocket> for WorkerSource {
     fn from(node: NodeSocket) -> Self {
-        Source::Node { name: node.name.into(), socket: node.socket }
+        WorkerSource::Node { name: node.name.into(), socket: node.socket }
     }
 }
 
@@ -96,7 +96,7 @@ pub struct Nodes {
     /// Deadline for its last message after it closed a socket.
     speaks_until: Option<Instant>,
     /// How to reach each worker.
-    pub sources: Vec<Source>,
+    pub sources: Vec<WorkerSource>,
 }
 
 impl Nodes {
@@ -118,7 +118,7 @@ impl Nodes {
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
         }
         std::thread::spawn(move || {
-            let mut lines = Lines::new(stdout);
+            let mut lines = LineReader::new(stdout);
             while let Ok(Some(message)) = lines.next::<HelperMessage>() {
                 if sender.send(message).is_err() {
                     return;
@@ -130,7 +130,7 @@ impl Nodes {
                 Ok(HelperMessage::Progress { what }) => progress(&what),
                 Ok(HelperMessage::Failed { why }) => return Err(unusable(why)),
                 Ok(HelperMessage::Nodes { nodes: found, joins }) => {
-                    nodes.sources = found.into_iter().map(Source::from).collect();
+                    nodes.sources = found.into_iter().map(WorkerSource::from).collect();
                     nodes.joins = joins;
                     return Ok(nodes);
                 }
@@ -145,7 +145,7 @@ impl Nodes {
     }
 
     /// Workers on nodes that joined the cluster since the last call.
-    pub fn joined(&mut self, stop: &AtomicBool) -> Vec<Source> {
+    pub fn joined(&mut self, stop: &AtomicBool) -> Vec<WorkerSource> {
         if !self.joins {
             return Vec::new();
         }
@@ -157,10 +157,10 @@ impl Nodes {
             match self.messages.recv_timeout(Duration::from_millis(20)) {
                 // It may be a late answer to an earlier request.
                 Ok(HelperMessage::Joined { nodes }) => {
-                    found.extend(nodes.into_iter().map(Source::from));
+                    found.extend(nodes.into_iter().map(WorkerSource::from));
                     break;
                 }
-                Ok(message) => self.note(message),
+                Ok(message) => self.handle(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 // The workers report why the helper ended.
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -169,24 +169,24 @@ impl Nodes {
         found
     }
 
-    fn note(&mut self, message: HelperMessage) {
+    fn handle(&mut self, message: HelperMessage) {
         if let HelperMessage::Failed { why } = message {
-            let is_told = matches!(self.failure, Some((_, true)));
-            self.failure = Some((why, is_told));
+            let is_reported = matches!(self.failure, Some((_, true)));
+            self.failure = Some((why, is_reported));
         }
     }
 
     /// Returns its first failure since the start once, because the same failure repeats between loads.
-    pub fn failure_to_tell(&mut self) -> Option<PlainText> {
-        let (why, is_told) = self.failure.as_mut()?;
-        (!std::mem::replace(is_told, true)).then(|| why.clone())
+    pub fn unreported_failure(&mut self) -> Option<PlainText> {
+        let (why, is_reported) = self.failure.as_mut()?;
+        (!std::mem::replace(is_reported, true)).then(|| why.clone())
     }
 
     /// Why the helper closed a worker's socket without a message.
     pub fn closed(&mut self) -> String {
         let until = *self.speaks_until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
         while let Ok(message) = self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            self.note(message);
+            self.handle(message);
         }
         let why = self.failure.as_ref().map(|(why, _)| format!("; its last failure: {why}")).unwrap_or_default();
         format!("the fleet's helper on this machine closed its socket{why}")

@@ -1,6 +1,6 @@
 use observe::Group;
 use observe::watch::pack::Pack;
-use observe::watch::point::{self, PointSeen};
+use observe::watch::point::{self, WatchedPoint};
 use observe::watch::{PointWatch, SizeClasses, WatchOptions};
 use record::watch::Mode;
 use record::{ClientSide, PlainText};
@@ -94,12 +94,12 @@ impl RequestWatch {
     }
 
     /// Returns the observation of the load that has ended.
-    pub fn seen(&mut self, client: &ClientSide) -> PointSeen {
+    pub fn watched_point(&mut self, client: &ClientSide) -> WatchedPoint {
         match self {
             RequestWatch::Not(why) => point::not_watched(why),
             RequestWatch::Watching(watch) => match watch.load_ended() {
                 None => point::not_watched("the watch's thread does not answer"),
-                Some(readings) => point::seen(&readings, watch.classes(), client, watch.why_not()),
+                Some(readings) => point::watched_point(&readings, watch.classes(), client, watch.why_not()),
             },
         }
     }

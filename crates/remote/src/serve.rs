@@ -5,8 +5,8 @@ use crate::error::{Result, unusable};
 use crate::inputs::InputStore;
 use crate::options::WorkerOptions;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
-use crate::session::{self, Ended, Lease, Order};
-use load::{LoadEvents, Progress, Supply};
+use crate::session::{self, DriverLease, DriverOrder, InputEnd};
+use load::{LoadEvents, LoadProgress, Supply};
 use record::sentence;
 use record::time::monotonic_ns;
 use std::process::ExitCode;
@@ -24,15 +24,15 @@ pub fn serve(options: &WorkerOptions, inputs: &mut dyn InputStore) -> ExitCode {
 fn handle_orders(
     options: &WorkerOptions,
     inputs: &mut dyn InputStore,
-    lease: &Lease,
+    lease: &DriverLease,
     out: &SyncSender<String>,
-    orders: &Receiver<Order>,
+    orders: &Receiver<DriverOrder>,
 ) -> Result<()> {
     let mut cold = Cold::new(out.clone());
     let mut is_first = true;
     loop {
         let answer = match orders.recv() {
-            Ok(Ok(ToWorker::ColdAsk(message))) => cold.ask(*message, options).map(FromWorker::ColdRoom),
+            Ok(Ok(ToWorker::ColdAsk(message))) => cold.room_for(*message, options).map(FromWorker::ColdRoom),
             Ok(Ok(ToWorker::Cold { count, most })) => match cold.hold(count, most, &lease.stop) {
                 Ok(()) => continue,
                 Err(error) => Err(error),
@@ -50,8 +50,8 @@ fn handle_orders(
                     "the driver broke the protocol: it asks a load worker for what only watch --worker can observe",
                 ));
             }
-            Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Err(Ended::Gone)) | Err(_) => return Ok(()),
+            Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
+            Ok(Err(InputEnd::Gone)) | Err(_) => return Ok(()),
         };
         let answer = answer.unwrap_or_else(|error| FromWorker::Refused { why: sentence(&error).as_str().into() });
         let _ = out.send(line(&answer));
@@ -63,9 +63,9 @@ fn drive(
     is_first: bool,
     options: &WorkerOptions,
     supply: &dyn Supply,
-    lease: &Lease,
+    lease: &DriverLease,
     out: &SyncSender<String>,
-    orders: &Receiver<Order>,
+    orders: &Receiver<DriverOrder>,
 ) -> Result<WireResult> {
     let mut plan = message.into_plan();
     options.complete(&mut plan)?;
@@ -80,9 +80,9 @@ fn drive(
 }
 
 struct Reporting<'a> {
-    lease: &'a Lease,
+    lease: &'a DriverLease,
     out: &'a SyncSender<String>,
-    orders: &'a Receiver<Order>,
+    orders: &'a Receiver<DriverOrder>,
     started_late_ns: u64,
 }
 
@@ -107,7 +107,7 @@ impl LoadEvents for Reporting<'_> {
         }
     }
 
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &LoadProgress) {
         // The line is dropped if the driver does not read.
         let _ = self.out.try_send(line(&FromWorker::Progress(*progress)));
     }

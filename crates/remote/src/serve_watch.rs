@@ -2,10 +2,10 @@ use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, line};
 use crate::requests::{RequestWatch, RequestWatchPlan};
-use crate::session::{self, Ended, Order};
-use observe::profile::{LayersSeen, PointSampler, PointSampling};
-use observe::watch::point::PointSeen;
-use observe::{Group, ObserveError, Observer, Target, TimeWaitSockets, Window};
+use crate::session::{self, DriverOrder, InputEnd};
+use observe::profile::{PointSampler, PointSampling, WindowLayers};
+use observe::watch::point::WatchedPoint;
+use observe::{Group, ObserveError, ObservedWindow, Observer, TimeWaitSockets, WatchTarget};
 use record::ClientSide;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 /// Maximum sampling frequency, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Processes that run on this machine for the driver: the server, if started here, and the command of `find
 /// --beside`.
-pub trait Started {
+pub trait StartedProcesses {
     /// How the server ended unexpectedly, and the end of its output; `None` if it was not started here.
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;
     /// How the server ended unexpectedly, without its output.
-    fn server_gone(&self) -> Option<String>;
+    fn server_end_reason(&self) -> Option<String>;
     /// Facts about the server's start.
     fn facts(&self) -> BTreeMap<String, String>;
     /// Starts a command on this machine. The error says why it does not start.
@@ -31,31 +31,31 @@ pub trait Started {
     /// Processes of the command; empty if none is running.
     fn pids(&self) -> Vec<u32>;
     /// How the command ended unexpectedly.
-    fn gone(&mut self) -> Option<String>;
+    fn end_reason(&mut self) -> Option<String>;
     /// Ends the command with all its processes, and returns the end of its output.
     fn end(&mut self) -> Vec<u8>;
 }
 
 /// Serves one driver with observations of this server until it leaves or `stop` is set.
-pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> ExitCode {
+pub fn serve(target: WatchTarget, started: &mut dyn StartedProcesses, stop: &AtomicBool) -> ExitCode {
     session::hold(None, |_, out, orders| handle_orders(target, started, out, orders, stop))
 }
 
-struct Watched {
-    target: Target,
+struct WatchedServer {
+    target: WatchTarget,
     observer: Observer,
     requests: Option<RequestWatch>,
     layers: Option<PointSampler>,
     is_sampling: bool,
     time_wait: Option<TimeWaitSockets>,
-    window: Option<Window>,
+    window: Option<ObservedWindow>,
 }
 
 fn handle_orders(
-    target: Target,
-    started: &mut dyn Started,
+    target: WatchTarget,
+    started: &mut dyn StartedProcesses,
     out: &SyncSender<String>,
-    orders: &Receiver<Order>,
+    orders: &Receiver<DriverOrder>,
     stop: &AtomicBool,
 ) -> Result<()> {
     if matches!(target.group, Group::ListeningOn(_)) {
@@ -69,15 +69,22 @@ fn handle_orders(
     }
     let observer =
         Observer::start(target.clone(), STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
-    let mut server =
-        Watched { target, observer, requests: None, layers: None, is_sampling: false, time_wait: None, window: None };
+    let mut server = WatchedServer {
+        target,
+        observer,
+        requests: None,
+        layers: None,
+        is_sampling: false,
+        time_wait: None,
+        window: None,
+    };
     let _ = out.send(line(&FromWorker::Ready {}));
     let mut is_said = false;
     while !stop.load(Ordering::Relaxed) {
-        let answer = match orders.recv_timeout(LOOK) {
+        let answer = match orders.recv_timeout(CHECK_INTERVAL) {
             // This ends the load as well.
             Err(RecvTimeoutError::Timeout) => {
-                let how = if is_said { None } else { started.server_gone() };
+                let how = if is_said { None } else { started.server_end_reason() };
                 let Some(how) = how else { continue };
                 is_said = true;
                 FromWorker::Server(StartedState { gone: Some(how.as_str().into()), output: Vec::new() })
@@ -93,7 +100,7 @@ fn handle_orders(
                 FromWorker::Layers { why_not: server.sample_layers(frequency_hz).map(|why| why.as_str().into()) }
             }
             Ok(Ok(ToWorker::Beside { command })) if command.is_empty() => {
-                server.observer.beside(&[]);
+                server.observer.set_beside(&[]);
                 FromWorker::Beside(StartedState { gone: None, output: started.end() })
             }
             Ok(Ok(ToWorker::Beside { command })) => {
@@ -101,8 +108,8 @@ fn handle_orders(
                 FromWorker::Beside(StartedState { gone, output: Vec::new() })
             }
             Ok(Ok(ToWorker::BesideAsk {})) => {
-                let gone = started.gone().map(|how| how.as_str().into());
-                server.observer.beside(&started.pids());
+                let gone = started.end_reason().map(|how| how.as_str().into());
+                server.observer.set_beside(&started.pids());
                 FromWorker::Beside(StartedState { gone, output: Vec::new() })
             }
             Ok(Ok(ToWorker::ServerAsk {})) => {
@@ -126,8 +133,8 @@ fn handle_orders(
             Ok(Ok(_)) => {
                 return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
             }
-            Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Err(Ended::Gone)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
+            Ok(Err(InputEnd::Gone)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         let _ = out.send(line(&answer));
     }
@@ -138,12 +145,12 @@ fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
     move |source| RemoteError::Observe { what, source }
 }
 
-impl Watched {
+impl WatchedServer {
     /// Begins to count requests; returns one sentence if they cannot be counted.
     fn count_requests(&mut self, plan: &RequestWatchPlan) -> Option<String> {
         // Ends the old watch first: each of two watches on one port would be charged with the other's cost.
         self.requests = None;
-        let Target { port, group, netns_pid, ref server_cpus, .. } = self.target;
+        let WatchTarget { port, group, netns_pid, ref server_cpus, .. } = self.target;
         let requests = self.requests.insert(RequestWatch::start(plan, port, group, netns_pid, server_cpus));
         requests.why_not().map(str::to_string)
     }
@@ -217,15 +224,15 @@ impl Watched {
             edges_ns: Some(window.edges_ns()),
             ..WireObservation::default()
         };
-        if let Some(LayersSeen { figures, functions, stacks, doubts }) =
-            self.layers.as_mut().and_then(|layers| layers.seen(completed))
+        if let Some(WindowLayers { figures, functions, stacks, doubts }) =
+            self.layers.as_mut().and_then(|layers| layers.window_layers(completed))
         {
             observation.figures.extend(figures);
             observation.doubts.extend(doubts);
             (observation.functions, observation.stacks) = (functions, stacks);
         }
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
-            let PointSeen { figures, watched, doubts } = requests.seen(&client);
+            let WatchedPoint { figures, watched, doubts } = requests.watched_point(&client);
             observation.figures.extend(figures);
             observation.doubts.extend(doubts);
             observation.watched = Some(watched);

@@ -2,7 +2,7 @@
 //! does not read blocks only this thread), one checks the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{Capacity, FromWorker, HostPlace, LEASE_NS, Lines, ToWorker, VERSION, line};
+use crate::protocol::{Capacity, FromWorker, HostPlace, LEASE_NS, LineReader, ToWorker, VERSION, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -14,9 +14,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A message from the reading thread to the main one, or the end. The reading thread handles pings and stops.
-pub type Order = std::result::Result<ToWorker, Ended>;
+pub type DriverOrder = std::result::Result<ToWorker, InputEnd>;
 
-pub enum Ended {
+pub enum InputEnd {
     Broken(String),
     Gone,
 }
@@ -28,9 +28,9 @@ const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
 const STOPPING_NS: u64 = 3_000_000_000;
 
 #[derive(Default)]
-pub struct Lease {
+pub struct DriverLease {
     /// Time of the driver's last message on the monotonic clock; 0 before the first.
-    heard_ns: AtomicU64,
+    received_ns: AtomicU64,
     pub stop: AtomicBool,
 }
 
@@ -38,10 +38,10 @@ pub struct Lease {
 /// worker's machine.
 pub fn hold(
     capacity: Option<Capacity>,
-    work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
+    work: impl FnOnce(&DriverLease, &SyncSender<String>, &Receiver<DriverOrder>) -> Result<()>,
 ) -> ExitCode {
     machine::raise_descriptor_limit();
-    let lease = Arc::new(Lease::default());
+    let lease = Arc::new(DriverLease::default());
     let (out, writer) = start_writer();
     let hello = FromWorker::Hello {
         version: VERSION.into(),
@@ -92,12 +92,12 @@ fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
     let _ = writer.join();
 }
 
-fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
-    let mut lines = Lines::new(std::io::stdin());
+fn read(lease: &DriverLease, out: &SyncSender<String>, tell: &SyncSender<DriverOrder>) {
+    let mut lines = LineReader::new(std::io::stdin());
     loop {
         let message = lines.next::<ToWorker>();
         if let Ok(Some(_)) = message {
-            lease.heard_ns.store(monotonic_ns(), Ordering::Release);
+            lease.received_ns.store(monotonic_ns(), Ordering::Release);
         }
         let order = match message {
             Ok(Some(ToWorker::Ping { sent_ns })) => {
@@ -115,8 +115,8 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
                 }
                 Ok(message)
             }
-            Ok(None) => Err(Ended::Gone),
-            Err(error) => Err(Ended::Broken(error.to_string())),
+            Ok(None) => Err(InputEnd::Gone),
+            Err(error) => Err(InputEnd::Broken(error.to_string())),
         };
         let is_last = order.is_err();
         if is_last {
@@ -130,15 +130,15 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
 
 /// Ends the load when the driver was silent for the lease, which begins with its first message. If that does not
 /// help, it ends the process.
-fn watch(lease: &Lease) {
+fn watch(lease: &DriverLease) {
     let began_ns = monotonic_ns();
     loop {
         std::thread::sleep(Duration::from_millis(50));
-        let (heard_ns, lease_ns) = match lease.heard_ns.load(Ordering::Acquire) {
+        let (received_ns, lease_ns) = match lease.received_ns.load(Ordering::Acquire) {
             0 => (began_ns, FIRST_MESSAGE_NS),
-            heard_ns => (heard_ns, LEASE_NS),
+            received_ns => (received_ns, LEASE_NS),
         };
-        let silent_ns = monotonic_ns().saturating_sub(heard_ns);
+        let silent_ns = monotonic_ns().saturating_sub(received_ns);
         if silent_ns > lease_ns {
             lease.stop.store(true, Ordering::Relaxed);
         }

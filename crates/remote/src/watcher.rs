@@ -1,9 +1,9 @@
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
-use crate::link::{Link, Source, WorkerState};
+use crate::link::{WorkerLink, WorkerSource, WorkerState};
 use crate::protocol::{FromWorker, HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
-use crate::worker_io::{Event, Listening, WorkerIo};
+use crate::worker_io::{Listening, WorkerEvent, WorkerIo};
 use observe::profile::PointSampling;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
@@ -28,10 +28,10 @@ const OTHER_WINDOW_RATIO: f64 = 0.01;
 
 /// A watcher and its last message.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct RemoteWatcher {
     /// Dropped first, so that no sender blocks on it.
-    events: Receiver<(usize, Event)>,
-    link: Link,
+    events: Receiver<(usize, WorkerEvent)>,
+    link: WorkerLink,
     listening: Listening,
     /// Facts about the server in the last observation.
     pub server_facts: BTreeMap<String, String>,
@@ -41,22 +41,22 @@ pub struct Watcher {
     edges_ns: [u64; 2],
 }
 
-impl Watcher {
+impl RemoteWatcher {
     /// Starts the command and waits for its hello. With `starts_server`, the watcher first starts the server, within
     /// this timeout, and stops it at the end.
-    pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
-        Watcher::at(&Source::Command(command.into()), starts_server, stop)
+    pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<RemoteWatcher> {
+        RemoteWatcher::at(&WorkerSource::Command(command.into()), starts_server, stop)
     }
 
-    fn at(source: &Source, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
+    fn at(source: &WorkerSource, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<RemoteWatcher> {
         let (sender, events) = sync_channel(64);
         let io = WorkerIo::new(sender).map_err(system("cannot start a thread"))?;
-        let mut link = Link::start(0, "watcher", source, &io)?;
+        let mut link = WorkerLink::start(0, "watcher", source, &io)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher = Watcher {
+        let mut watcher = RemoteWatcher {
             events,
             link,
             listening: Listening::new(),
@@ -111,12 +111,12 @@ impl Watcher {
 
     /// Handles events, waiting at most `wait` for the first, and gives up a silent watcher.
     fn handle_events(&mut self, mut wait: Duration, timeout_ns: u64) {
-        self.listening.note(monotonic_ns());
+        self.listening.listening_since(monotonic_ns());
         // The number of events is limited, because a watcher may flood the queue. It is not silent then.
         for _ in 0..MOST_EVENTS {
             let Ok((_, event)) = self.events.recv_timeout(wait) else {
                 let now_ns = monotonic_ns();
-                let since_ns = self.listening.note(now_ns);
+                let since_ns = self.listening.listening_since(now_ns);
                 return self.link.give_up_if_silent(now_ns, since_ns, timeout_ns);
             };
             self.link.handle(event);
@@ -157,21 +157,21 @@ impl Watcher {
 
     /// Starts a command on the server's machine. The error says why it does not run.
     pub fn start_beside(&mut self, command: &[String]) -> Result<(), String> {
-        let state = self.beside(&ToWorker::Beside { command: command.to_vec() })?;
+        let state = self.ask_beside(&ToWorker::Beside { command: command.to_vec() })?;
         state.gone.map_or(Ok(()), |why| Err(why.into()))
     }
 
     /// How that command ended unexpectedly.
-    pub fn beside_gone(&mut self) -> Option<String> {
-        self.beside(&ToWorker::BesideAsk {}).map_or_else(Some, |state| state.gone.map(String::from))
+    pub fn beside_end_reason(&mut self) -> Option<String> {
+        self.ask_beside(&ToWorker::BesideAsk {}).map_or_else(Some, |state| state.gone.map(String::from))
     }
 
     /// Ends that command, and returns the end of its output.
     pub fn end_beside(&mut self) -> Vec<u8> {
-        self.beside(&ToWorker::Beside { command: Vec::new() }).map_or(Vec::new(), |state| state.output)
+        self.ask_beside(&ToWorker::Beside { command: Vec::new() }).map_or(Vec::new(), |state| state.output)
     }
 
-    fn beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
+    fn ask_beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
         self.ask(message, BESIDE_NS, "about the command beside the server", |answer| {
             if let FromWorker::Beside(state) = answer { Some(state) } else { None }
         })
@@ -231,7 +231,12 @@ impl Watcher {
         self.wait_for(within_ns, what, |link| link.answer.take().and_then(&answer))
     }
 
-    fn wait_for<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
+    fn wait_for<T>(
+        &mut self,
+        within_ns: u64,
+        what: &str,
+        take: impl Fn(&mut WorkerLink) -> Option<T>,
+    ) -> Result<T, String> {
         let until_ns = monotonic_ns() + within_ns;
         loop {
             if let Some(answer) = take(&mut self.link) {
@@ -331,7 +336,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn watcher(script: impl FnMut(ToWorker, &mut FakeWorker) + Send + 'static) -> Watcher {
+    fn watcher(script: impl FnMut(ToWorker, &mut FakeWorker) + Send + 'static) -> RemoteWatcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
@@ -339,8 +344,8 @@ mod tests {
             let (socket, _) = listener.accept().expect("a driver");
             work_after(&[FromWorker::Ready {}], socket, Some(0), Box::new(script));
         });
-        let source = Source::Node { name: "fake".into(), socket };
-        Watcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
+        let source = WorkerSource::Node { name: "fake".into(), socket };
+        RemoteWatcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Moves the bytes of workers. Each worker has threads that read its messages and standard error and write its
 //! orders, so that a worker that neither reads nor writes blocks only these.
 
-use crate::protocol::{Lines, ProtocolError};
+use crate::protocol::{LineReader, ProtocolError};
 use record::PlainText;
 use record::lock;
 use record::time::monotonic_ns;
@@ -23,7 +23,7 @@ const LAST_LINES: Duration = Duration::from_millis(200);
 const PAUSE_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
-pub enum Event {
+pub enum WorkerEvent {
     /// A line without its line end, and the time when it came on the driver's monotonic clock.
     Line(Vec<u8>, u64),
     /// The worker's output ended or broke the protocol, for this reason if known.
@@ -32,20 +32,20 @@ pub enum Event {
 
 #[derive(Debug)]
 pub struct WorkerIo {
-    events: SyncSender<(usize, Event)>,
-    show: SyncSender<Shown>,
+    events: SyncSender<(usize, WorkerEvent)>,
+    show: SyncSender<ShownLine>,
 }
 
 /// The queue of messages to a worker; `None` once it is closed.
 #[derive(Debug, Clone)]
-pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
+pub struct MessageQueue(Arc<Mutex<Option<SyncSender<String>>>>);
 
 /// Disconnected when the last line of a worker's standard error was shown.
 #[derive(Debug)]
 pub struct LastLine(Receiver<()>);
 
 #[derive(Debug)]
-enum Shown {
+enum ShownLine {
     Line(String),
     /// Dropped after the worker's last line, to signal the end.
     Over(Sender<()>),
@@ -53,14 +53,14 @@ enum Shown {
 
 impl WorkerIo {
     /// `events` receives each worker's events with its index.
-    pub fn new(events: SyncSender<(usize, Event)>) -> io::Result<WorkerIo> {
+    pub fn new(events: SyncSender<(usize, WorkerEvent)>) -> io::Result<WorkerIo> {
         let (show, shown) = sync_channel(MOST_SHOWN_LATER);
         // Only this thread blocks when stderr is not read.
         spawn("stderr", move || {
             for shown in shown {
                 match shown {
-                    Shown::Line(text) => drop(writeln!(io::stderr().lock(), "{text}")),
-                    Shown::Over(last_line) => drop(last_line),
+                    ShownLine::Line(text) => drop(writeln!(io::stderr().lock(), "{text}")),
+                    ShownLine::Over(last_line) => drop(last_line),
                 }
             }
         })?;
@@ -68,20 +68,20 @@ impl WorkerIo {
     }
 
     pub fn show(&self, line: String) {
-        let _ = self.show.try_send(Shown::Line(line));
+        let _ = self.show.try_send(ShownLine::Line(line));
     }
 
     pub fn read(&self, index: usize, from: impl Read + Send + 'static) -> io::Result<()> {
         let events = self.events.clone();
         spawn("worker", move || {
-            let mut lines = Lines::new(from);
+            let mut lines = LineReader::new(from);
             loop {
                 let event = match lines.line() {
-                    Ok(Some(line)) => Event::Line(line, monotonic_ns()),
-                    Ok(None) => Event::Ended(None),
-                    Err(error) => Event::Ended(Some(error)),
+                    Ok(Some(line)) => WorkerEvent::Line(line, monotonic_ns()),
+                    Ok(None) => WorkerEvent::Ended(None),
+                    Err(error) => WorkerEvent::Ended(Some(error)),
                 };
-                let is_over = matches!(event, Event::Ended(_));
+                let is_over = matches!(event, WorkerEvent::Ended(_));
                 if events.send((index, event)).is_err() || is_over {
                     return;
                 }
@@ -95,9 +95,9 @@ impl WorkerIo {
         let (over, last_line) = channel();
         spawn("worker-stderr", move || {
             show_lines(from, |text| {
-                let _ = show.try_send(Shown::Line(format!("{name}: {text}")));
+                let _ = show.try_send(ShownLine::Line(format!("{name}: {text}")));
             });
-            let _ = show.try_send(Shown::Over(over));
+            let _ = show.try_send(ShownLine::Over(over));
         })?;
         Ok(LastLine(last_line))
     }
@@ -122,14 +122,14 @@ fn show_lines(from: impl Read, mut show: impl FnMut(&str)) {
 
 impl LastLine {
     /// Waits briefly for the last lines of an ended worker.
-    pub fn settle(&self) {
+    pub fn wait(&self) {
         let _ = self.0.recv_timeout(LAST_LINES);
     }
 }
 
-impl Out {
+impl MessageQueue {
     /// Starts a thread that writes messages to `to`, which is closed after the last one.
-    pub fn start(mut to: impl Write + Send + 'static) -> io::Result<Out> {
+    pub fn start(mut to: impl Write + Send + 'static) -> io::Result<MessageQueue> {
         let (queue, texts) = sync_channel::<String>(MOST_WAITING);
         spawn("to-worker", move || {
             for text in texts {
@@ -138,7 +138,7 @@ impl Out {
                 }
             }
         })?;
-        Ok(Out(Arc::new(Mutex::new(Some(queue)))))
+        Ok(MessageQueue(Arc::new(Mutex::new(Some(queue)))))
     }
 
     /// Sends a line; returns false when the queue is closed. It never blocks: a full queue drops the line, and the
@@ -172,7 +172,7 @@ impl Listening {
     }
 
     /// Call it before and after events are handled, at `now_ns`. It returns the time since which there was no pause.
-    pub fn note(&mut self, now_ns: u64) -> u64 {
+    pub fn listening_since(&mut self, now_ns: u64) -> u64 {
         if now_ns.saturating_sub(self.last_ns) > PAUSE_NS {
             self.since_ns = now_ns;
         }
@@ -189,15 +189,15 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn start() -> (WorkerIo, Receiver<(usize, Event)>) {
+    fn start() -> (WorkerIo, Receiver<(usize, WorkerEvent)>) {
         let (sender, events) = sync_channel(4);
         (WorkerIo::new(sender).unwrap(), events)
     }
 
-    fn next(events: &Receiver<(usize, Event)>) -> Result<Vec<u8>, String> {
+    fn next(events: &Receiver<(usize, WorkerEvent)>) -> Result<Vec<u8>, String> {
         match events.recv_timeout(LONG).unwrap().1 {
-            Event::Line(line, _) => Ok(line),
-            Event::Ended(why) => Err(why.map_or(String::new(), |why| why.to_string())),
+            WorkerEvent::Line(line, _) => Ok(line),
+            WorkerEvent::Ended(why) => Err(why.map_or(String::new(), |why| why.to_string())),
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_all_lines_in_order_and_then_the_end() {
         let (mut worker, here) = UnixStream::pair().unwrap();
-        let out = Out::start(here).unwrap();
+        let out = MessageQueue::start(here).unwrap();
         let long = "x".repeat(1 << 20);
         assert!((0..4).all(|number| out.send(format!("{number}{long}\n"))));
         out.close();
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_worker_that_never_reads_blocks_no_one_and_a_gone_one_closes_the_queue() {
         let (worker, here) = UnixStream::pair().unwrap();
-        let out = Out::start(here).unwrap();
+        let out = MessageQueue::start(here).unwrap();
         assert!((0..1000).all(|_| out.send(format!("{}\n", "x".repeat(10_000)))));
         drop(worker);
         let until = std::time::Instant::now() + LONG;
@@ -251,10 +251,10 @@ mod tests {
     fn a_worker_is_not_silent_while_the_driver_does_not_listen() {
         let mut listening = Listening { since_ns: 5, last_ns: 5 };
         for now_ns in [PAUSE_NS, 2 * PAUSE_NS] {
-            assert_eq!(listening.note(now_ns), 5);
+            assert_eq!(listening.listening_since(now_ns), 5);
         }
-        assert_eq!(listening.note(4 * PAUSE_NS), 4 * PAUSE_NS);
-        assert_eq!(listening.note(4 * PAUSE_NS + 9), 4 * PAUSE_NS);
+        assert_eq!(listening.listening_since(4 * PAUSE_NS), 4 * PAUSE_NS);
+        assert_eq!(listening.listening_since(4 * PAUSE_NS + 9), 4 * PAUSE_NS);
     }
 
     fn shown(bytes: &[u8]) -> Vec<String> {

@@ -10,12 +10,13 @@ mod scale;
 mod svg;
 
 pub use markers::Marker;
-pub use rows::Row;
+pub use rows::ChartRow;
 pub use scale::Scale;
 
 use labels::spread;
 use rows::SeriesRows;
 use std::fmt::Write as _;
+use std::ops::Range;
 use svg::{Svg, text_width};
 
 /// Text sizes in pixels, equal in narrow and wide charts, so that a phone shows the same letters.
@@ -48,7 +49,7 @@ impl From<(f64, f64)> for Mark {
 
 /// A measured load.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Load {
+pub struct MeasuredLoad {
     /// Position on the x axis.
     pub x: f64,
     /// Number of points measured at the load.
@@ -59,7 +60,7 @@ pub struct Load {
 
 /// A line with its dots.
 #[derive(Debug, Clone, Default)]
-pub struct Series {
+pub struct ChartSeries {
     /// Label at the line's right end; empty = none.
     pub name: String,
     /// Name in the table; empty = the label, or the chart's title.
@@ -82,7 +83,7 @@ pub struct Series {
     pub of: &'static str,
 }
 
-impl Series {
+impl ChartSeries {
     /// Whether its numbers are in the table. A reference without a name is not a measurement.
     fn is_measured(&self) -> bool {
         !self.is_reference || !self.long_name.is_empty()
@@ -94,22 +95,33 @@ impl Series {
     }
 }
 
-/// A layer of a stack, from `low` to `high` at each x.
+/// The edges of a layer at one x.
+#[derive(Debug, Clone, Copy)]
+pub struct Edge {
+    /// In units of the x axis.
+    pub x: f64,
+    /// Lower edge, in units of the y axis.
+    pub low: f64,
+    /// Upper edge.
+    pub high: f64,
+}
+
+/// A layer of a stack.
 #[derive(Debug, Clone)]
-pub struct Layer {
+pub struct ChartLayer {
     /// Label of the layer.
     pub name: String,
     /// CSS class for the colour.
     pub class: &'static str,
-    /// Edges (x, low, high), ascending in x.
-    pub edges: Vec<(f64, f64, f64)>,
+    /// Edges, ascending in x.
+    pub edges: Vec<Edge>,
     /// Indices in `edges` that follow a gap without measurements.
     pub gaps: Vec<usize>,
 }
 
-impl Layer {
+impl ChartLayer {
     /// The parts between gaps, each drawn as a separate area.
-    fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
+    fn runs(&self) -> impl Iterator<Item = &[Edge]> {
         let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
         ends.scan(0, |from, end| {
             let run = &self.edges[*from..end.max(*from)];
@@ -125,7 +137,7 @@ impl Layer {
 pub fn stacked<N: Into<String>>(
     loads: &[f64],
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
-) -> Vec<Layer> {
+) -> Vec<ChartLayer> {
     let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
     let is_known = |at: &usize| shown.iter().all(|(.., values)| values[*at].is_some());
     let places: Vec<usize> = (0..loads.len()).filter(is_known).collect();
@@ -136,17 +148,17 @@ pub fn stacked<N: Into<String>>(
         let edge = |(at, below): (&usize, &mut f64)| {
             let low = *below;
             *below += values[*at].unwrap_or(0.0);
-            (loads[*at], low, *below)
+            Edge { x: loads[*at], low, high: *below }
         };
         let edges = places.iter().zip(&mut floor).map(edge).collect();
-        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
+        ChartLayer { name: name.into(), class, edges, gaps: gaps.clone() }
     };
     shown.into_iter().map(layer).collect()
 }
 
 /// The upper edges.
-pub fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
-    layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high)
+pub fn tops(layers: &[ChartLayer]) -> impl Iterator<Item = f64> {
+    layers.iter().flat_map(|layer| &layer.edges).map(|edge| edge.high)
 }
 
 /// A shaded range of x with its name above.
@@ -157,14 +169,14 @@ pub struct Band {
     /// CSS class for the colour.
     pub class: &'static str,
     /// Range on the x axis.
-    pub range: (f64, f64),
+    pub range: Range<f64>,
     /// Minimum width in pixels. A band narrower than half a pixel is not drawn.
     pub least_px: f64,
 }
 
 /// A horizontal limit.
 #[derive(Debug, Clone)]
-pub struct Limit {
+pub struct LimitLine {
     /// Written on the line.
     pub label: String,
     /// Position on the y axis.
@@ -193,11 +205,11 @@ pub struct Chart {
     /// Yield and failure points.
     pub markers: Vec<Marker>,
     /// Limits that the user set.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<LimitLine>,
     /// Stacked layers, below the lines.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<ChartLayer>,
     /// Lines and dots.
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     /// Unit of the y axis, for the table.
     pub unit: &'static str,
     /// Origin of lines and layers.
@@ -205,7 +217,16 @@ pub struct Chart {
     /// Meaning of the lines' intervals.
     pub interval_name: &'static str,
     /// The loads of the chart.
-    pub loads: Vec<Load>,
+    pub loads: Vec<MeasuredLoad>,
+}
+
+/// Size of a picture, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Width of the picture.
+    pub width: f64,
+    /// Height of the picture.
+    pub height: f64,
 }
 
 /// Space for labels around the plot, in pixels.
@@ -226,11 +247,18 @@ impl Margins {
 
 /// The plot's rectangle inside the picture.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
+struct PlotArea {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
+}
+
+/// A place in the picture.
+#[derive(Clone, Copy)]
+struct Pixel {
+    x: f64,
+    y: f64,
 }
 
 impl Chart {
@@ -270,9 +298,10 @@ impl Chart {
         self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize)
     }
 
-    /// Draws the chart, `width` x `height` pixels. `id` must be unique in the page. Charts with the same margins have
+    /// Draws the chart. `id` must be unique in the page. Charts with the same margins have
     /// plots of the same width.
-    pub fn svg(&self, id: &str, width: f64, height: f64, margins: Margins) -> String {
+    pub fn svg(&self, id: &str, size: Size, margins: Margins) -> String {
+        let Size { width, height } = size;
         let y_ticks = self.y_ticks(height);
         let markers = self.place_markers(margins.left, width - margins.right);
         let marker_rows = markers.iter().filter_map(|placed| placed.row).max().map_or(0.0, |row| row as f64 + 1.0);
@@ -281,20 +310,20 @@ impl Chart {
             (0, false) => 18.0,
             (lanes, _) => LANE_PX * lanes as f64 + 4.0,
         };
-        let frame = Frame {
+        let frame = PlotArea {
             left: margins.left,
             right: width - margins.right,
             top: 20.0 + marker_rows * 15.0 + zone_room,
             bottom: height - 38.0,
         };
         let plot = [frame.left, frame.top - zone_room, frame.right, frame.bottom];
-        let mut svg = Svg::new(id, (width, height), &self.title, &self.description, plot);
+        let mut svg = Svg::new(id, size, &self.title, &self.description, plot);
         let mut rows = self.rows_by_series().into_iter();
         svg.group("plot", |svg| {
-            self.bands(svg, Frame { top: frame.top - zone_room, ..frame }, &self.bands);
+            self.bands(svg, PlotArea { top: frame.top - zone_room, ..frame }, &self.bands);
             for (at, (_, bands)) in self.lanes.iter().enumerate() {
                 let top = frame.top - zone_room + LANE_PX * at as f64;
-                self.bands(svg, Frame { top, bottom: top + LANE_PX - 2.0, ..frame }, bands);
+                self.bands(svg, PlotArea { top, bottom: top + LANE_PX - 2.0, ..frame }, bands);
             }
         });
         for (at, (name, _)) in self.lanes.iter().enumerate() {
@@ -312,21 +341,21 @@ impl Chart {
         svg.finish()
     }
 
-    fn x_px(&self, frame: Frame, value: f64) -> Option<f64> {
+    fn x_px(&self, frame: PlotArea, value: f64) -> Option<f64> {
         Some(frame.left + self.x.place(value)? * (frame.right - frame.left))
     }
 
-    fn y_px(&self, frame: Frame, value: f64) -> Option<f64> {
+    fn y_px(&self, frame: PlotArea, value: f64) -> Option<f64> {
         Some(frame.bottom - self.y.place(value)?.clamp(-0.02, 1.02) * (frame.bottom - frame.top))
     }
 
-    fn xy(&self, frame: Frame, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        Some((self.x_px(frame, x)?, self.y_px(frame, y)?))
+    fn pixel(&self, frame: PlotArea, x: f64, y: f64) -> Option<Pixel> {
+        Some(Pixel { x: self.x_px(frame, x)?, y: self.y_px(frame, y)? })
     }
 
-    fn bands(&self, svg: &mut Svg, frame: Frame, bands: &[Band]) {
+    fn bands(&self, svg: &mut Svg, frame: PlotArea, bands: &[Band]) {
         for band in bands {
-            let ends = (self.x.clamp(band.range.0), self.x.clamp(band.range.1));
+            let ends = (self.x.clamp(band.range.start), self.x.clamp(band.range.end));
             let (Some(from), Some(to)) = (self.x_px(frame, ends.0), self.x_px(frame, ends.1)) else { continue };
             let to = to.max(from + band.least_px);
             if to - from < 0.5 {
@@ -339,7 +368,7 @@ impl Chart {
         }
     }
 
-    fn axes(&self, svg: &mut Svg, frame: Frame, y_ticks: &[(f64, String)], width: f64) {
+    fn axes(&self, svg: &mut Svg, frame: PlotArea, y_ticks: &[(f64, String)], width: f64) {
         for (value, label) in y_ticks {
             if let Some(y) = self.y_px(frame, *value) {
                 svg.line(frame.left, y, frame.right, y, "grid");
@@ -365,7 +394,7 @@ impl Chart {
         svg.text((frame.left + frame.right) / 2.0, frame.bottom + 33.0, "middle", "axis-name", &self.x_name);
     }
 
-    fn stack(&self, svg: &mut Svg, frame: Frame, rows: &mut impl Iterator<Item = SeriesRows>) {
+    fn stack(&self, svg: &mut Svg, frame: PlotArea, rows: &mut impl Iterator<Item = SeriesRows>) {
         /// Half the width of a load between two gaps, in pixels.
         const ALONE_PX: f64 = 3.0;
         for layer in &self.layers {
@@ -373,16 +402,16 @@ impl Chart {
             let class = format!("layer {}", layer.class);
             let mut first = of.as_ref().map_or(0, |of| of.first);
             for run in layer.runs() {
-                let low: Vec<(f64, f64)> = run.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low))).collect();
-                let high: Vec<(f64, f64)> = run.iter().filter_map(|(x, _, high)| self.xy(frame, (*x, *high))).collect();
+                let low: Vec<Pixel> = run.iter().filter_map(|edge| self.pixel(frame, edge.x, edge.low)).collect();
+                let high: Vec<Pixel> = run.iter().filter_map(|edge| self.pixel(frame, edge.x, edge.high)).collect();
                 // A point outside the scale has no corner, so corners would not match rows.
                 let is_whole = high.len() == run.len();
                 let data = of.as_ref().filter(|_| is_whole).map(|of| of.data(first..first + run.len()));
                 let data = data.unwrap_or_default();
                 first += run.len();
                 if let ([low], [high], false) = (low.as_slice(), high.as_slice(), layer.gaps.is_empty()) {
-                    let height = (low.1 - high.1).max(0.0);
-                    svg.rect(low.0 - ALONE_PX, high.1, 2.0 * ALONE_PX, height, &class, &data);
+                    let height = (low.y - high.y).max(0.0);
+                    svg.rect(low.x - ALONE_PX, high.y, 2.0 * ALONE_PX, height, &class, &data);
                     continue;
                 }
                 let path = path(high.into_iter().chain(low.into_iter().rev()));
@@ -393,7 +422,7 @@ impl Chart {
         }
     }
 
-    fn limits(&self, svg: &mut Svg, frame: Frame) {
+    fn limits(&self, svg: &mut Svg, frame: PlotArea) {
         for limit in &self.limits {
             let inside = self.y.place(limit.at).is_some_and(|place| (0.0..=1.0).contains(&place));
             if let Some(y) = self.y_px(frame, limit.at).filter(|_| inside) {
@@ -403,23 +432,23 @@ impl Chart {
         }
     }
 
-    fn lines(&self, svg: &mut Svg, frame: Frame, rows: impl Iterator<Item = SeriesRows>) {
+    fn lines(&self, svg: &mut Svg, frame: PlotArea, rows: impl Iterator<Item = SeriesRows>) {
         let rows: Vec<SeriesRows> = rows.collect();
         for (series, of) in self.series.iter().zip(&rows) {
             let (dots, first) =
                 if series.is_dotted { (&series.line, of.first) } else { (&series.dots, of.first + series.line.len()) };
             for (row, dot) in (first..).zip(dots) {
-                if let Some((x, y)) = self.xy(frame, (dot.x, dot.y)) {
+                if let Some(Pixel { x, y }) = self.pixel(frame, dot.x, dot.y) {
                     svg.circle(x + series.shift_px, y, 2.2, &format!("dot {}", series.class), &of.data(row..row + 1));
                 }
             }
         }
         for (series, of) in self.series.iter().zip(&rows) {
             let place = |mark: &Mark, y: f64| {
-                let (x, y) = self.xy(frame, (mark.x, y))?;
-                Some((x + series.shift_px, y))
+                let Pixel { x, y } = self.pixel(frame, mark.x, y)?;
+                Some(Pixel { x: x + series.shift_px, y })
             };
-            let shown: Vec<(f64, f64)> = series.line.iter().filter_map(|mark| place(mark, mark.y)).collect();
+            let shown: Vec<Pixel> = series.line.iter().filter_map(|mark| place(mark, mark.y)).collect();
             for mark in series.line.iter().filter(|_| series.has_whiskers) {
                 let ends = mark.interval.and_then(|(low, high)| Some([place(mark, low)?, place(mark, high)?]));
                 if let Some(ends) = ends {
@@ -437,18 +466,18 @@ impl Chart {
     }
 
     /// Draws names at the right ends of lines and layers, moved apart if they would overlap.
-    fn names(&self, svg: &mut Svg, frame: Frame) {
+    fn names(&self, svg: &mut Svg, frame: PlotArea) {
         let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| {
-            let middle = layer.edges.last().map(|(x, low, high)| (*x, (low + high) / 2.0));
-            (&layer.name, layer.class, middle.and_then(|middle| self.xy(frame, middle)))
+            let middle = |edge: &Edge| self.pixel(frame, edge.x, (edge.low + edge.high) / 2.0);
+            (&layer.name, layer.class, layer.edges.last().and_then(middle))
         });
         let series = self.series.iter().map(|series| {
-            let last = series.line.iter().rev().find_map(|mark| self.xy(frame, (mark.x, mark.y)));
+            let last = series.line.iter().rev().find_map(|mark| self.pixel(frame, mark.x, mark.y));
             (&series.name, series.class, last)
         });
         let named = layers.chain(series).zip(self.rows_by_series()).filter(|((name, ..), _)| !name.is_empty());
         let wanted: Vec<_> =
-            named.filter_map(|((name, class, end), of)| Some((end?.1, name, class, of.data(0..0)))).collect();
+            named.filter_map(|((name, class, end), of)| Some((end?.y, name, class, of.data(0..0)))).collect();
         let ys: Vec<f64> = wanted.iter().map(|(y, ..)| *y).collect();
         let ys = spread(&ys, 14.0, frame.top + 6.0, frame.bottom - 2.0);
         for (y, (_, name, class, data)) in ys.into_iter().zip(&wanted) {
@@ -457,9 +486,9 @@ impl Chart {
     }
 }
 
-fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+fn path(points: impl Iterator<Item = Pixel>) -> String {
     let mut path = String::new();
-    for (at, (x, y)) in points.enumerate() {
+    for (at, Pixel { x, y }) in points.enumerate() {
         let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
     }
     path

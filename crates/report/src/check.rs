@@ -4,7 +4,7 @@
 use crate::compare;
 use analyze::Refused;
 use analyze::compare::{Comparison, Difference, Outcome};
-use analyze::limit::{Check, Limit};
+use analyze::limit::{FailLimit, LimitCheck};
 use record::units::exact_percent;
 
 record::worded! {
@@ -36,29 +36,29 @@ pub struct Case {
 }
 
 impl Case {
-    fn of(group: &'static str, name: &str, result: CaseResult, words: &str) -> Case {
+    fn new(group: &'static str, name: &str, result: CaseResult, words: &str) -> Case {
         Case { group, name: name.into(), result, words: words.into() }
     }
 }
 
 /// A limit of `--fail-if`. A figure that was not measured counts as crossed. `whose` names one of several runs.
-pub fn limit(whose: &str, limit: &Limit, check: &Check) -> Case {
+pub fn limit(whose: &str, limit: &FailLimit, check: &LimitCheck) -> Case {
     let result = if check.is_crossed { CaseResult::Failed } else { CaseResult::Passed };
-    Case::of("limits", &format!("{whose}{limit}"), result, &check.words)
+    Case::new("limits", &format!("{whose}{limit}"), result, &check.words)
 }
 
 /// Checks whether the run completed; `why` it did not.
 pub fn end(why: Option<&str>) -> Case {
     let name = "the run reached its end";
     match why {
-        None => Case::of("run", name, CaseResult::Passed, ""),
-        Some(why) => Case::of("run", name, CaseResult::Error, why),
+        None => Case::new("run", name, CaseResult::Passed, ""),
+        Some(why) => Case::new("run", name, CaseResult::Error, why),
     }
 }
 
 /// One check for each figure over all common loads; `names` are those of the sides.
 pub fn comparison(compared: Result<&Comparison, &Refused>, names: [&str; 2]) -> Vec<Case> {
-    let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
+    let error = |why: &str| vec![Case::new("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
         Ok(comparison) if comparison.figures.is_empty() => {
             error("nothing could be compared: at no load do both runs have a figure")
@@ -89,5 +89,5 @@ fn difference(one: &Difference, names: [&str; 2]) -> Case {
     let [name_a, name_b] = names;
     let words =
         format!("{verdict}; {name_a} {a}, {name_b} {b}, {name_b} / {name_a} {ratio}{interval}, n {}", one.ratio.n);
-    Case::of("comparison", one.word, result, &words)
+    Case::new("comparison", one.word, result, &words)
 }

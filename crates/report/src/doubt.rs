@@ -44,14 +44,14 @@ fn mark(doubt: &Doubt) -> &'static str {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub(crate) struct DoubtRow {
     severity: &'static str,
     what: String,
     remedy: String,
 }
 
-pub(crate) fn rows(doubts: &[Doubt]) -> Vec<Row> {
-    let row = |doubt: &Doubt| Row {
+pub(crate) fn rows(doubts: &[Doubt]) -> Vec<DoubtRow> {
+    let row = |doubt: &Doubt| DoubtRow {
         severity: doubt.severity.word(),
         what: unbroken(&plain(&doubt.what, MOST_WORDS)),
         remedy: plain(&doubt.remedy, MOST_WORDS),

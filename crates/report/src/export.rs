@@ -19,7 +19,7 @@ const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
 record::worded! {
     /// A format, with its word on the command line.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum Format {
+    pub enum ExportFormat {
         /// profile.proto of pprof, compressed by gzip.
         Pprof = "pprof",
         /// The processed profile of the Firefox Profiler.
@@ -37,20 +37,20 @@ record::worded! {
     }
 }
 
-impl Format {
+impl ExportFormat {
     /// Parses the word of a format.
-    pub fn from_word(word: &str) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| format.word() == word)
+    pub fn from_word(word: &str) -> Option<ExportFormat> {
+        ExportFormat::ALL.into_iter().find(|format| format.word() == word)
     }
 }
 
 /// Windows of samples of one server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recording {
+pub struct StackRecording {
     /// Names the server or the run.
     pub title: PlainText,
     /// In the order of measurement.
-    windows: Vec<Window>,
+    windows: Vec<ExportedWindow>,
     /// The threads' time, by point.
     accounts: Vec<Accounted>,
     /// Files that could not be read.
@@ -58,21 +58,21 @@ pub struct Recording {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Window {
+struct ExportedWindow {
     stacks: Stacks,
     /// The load; `None` in a profile, which has only one.
-    load: Option<Load>,
+    load: Option<ExportedLoad>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Accounted {
-    load: Option<Load>,
+    load: Option<ExportedLoad>,
     requests: f64,
     account: Account,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Load {
+struct ExportedLoad {
     sweep: Sweep,
     value: f64,
     /// The load in words, e.g. `64 connections`.
@@ -81,7 +81,7 @@ struct Load {
     point: u32,
 }
 
-impl Load {
+impl ExportedLoad {
     /// The load and its zone: `64 connections, plastic`.
     fn with_zone(&self) -> String {
         match self.zone {
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    fn order(&self, other: &Load) -> Ordering {
+    fn order(&self, other: &ExportedLoad) -> Ordering {
         let place = |sweep: Sweep| match sweep {
             Sweep::Connections => 0,
             Sweep::Unloading => 1,
@@ -105,9 +105,9 @@ fn not_measured(why: impl std::fmt::Display) -> Refused {
     Refused(format!("not measured: {why}"))
 }
 
-impl Recording {
+impl StackRecording {
     /// The recording of a profile.
-    pub fn of_profile(profile: &Profile) -> Result<Recording, Refused> {
+    pub fn of_profile(profile: &Profile) -> Result<StackRecording, Refused> {
         let stacks = profile.weighed_stacks();
         let of_all = |account: &Account| Accounted { load: None, requests: 0.0, account: account.clone() };
         let accounts: Vec<_> = profile.account.iter().map(of_all).collect();
@@ -116,18 +116,18 @@ impl Recording {
             return Err(not_measured(why));
         }
         let title = PlainText::from(format!("{} on port {}", profile.command, profile.port).as_str());
-        let windows = Vec::from_iter((stacks.samples() > 0).then_some(Window { stacks, load: None }));
-        Ok(Recording { title, windows, accounts, doubts: Vec::new() })
+        let windows = Vec::from_iter((stacks.samples() > 0).then_some(ExportedWindow { stacks, load: None }));
+        Ok(StackRecording { title, windows, accounts, doubts: Vec::new() })
     }
 
     /// The recording of the points in a run directory.
-    pub fn of_run(run: &RunDir) -> Result<Recording, Refused> {
+    pub fn of_run(run: &RunDir) -> Result<StackRecording, Refused> {
         if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
             let command = record::text::plain(run.record.scenario.kind.command(), 40);
             return Err(not_measured(format!("{command} takes no samples of stacks; profile and find do")));
         }
         let findings = analyze::zones::of_run(run);
-        let mut recording = Recording {
+        let mut recording = StackRecording {
             title: PlainText::from(&*run.record.scenario.url()),
             windows: Vec::new(),
             accounts: Vec::new(),
@@ -142,7 +142,7 @@ impl Recording {
             }));
             match run.stacks(point.index) {
                 Ok(Some(stacks)) if stacks.samples() > 0 => {
-                    recording.windows.push(Window { stacks, load: Some(load_of(point, &findings)) });
+                    recording.windows.push(ExportedWindow { stacks, load: Some(load_of(point, &findings)) });
                 }
                 Ok(_) => {}
                 Err(why) => recording.doubts.push(Doubt::new(
@@ -162,32 +162,32 @@ impl Recording {
     }
 
     /// The file's content.
-    pub fn export(&self, format: Format) -> Result<Vec<u8>, Refused> {
+    pub fn export(&self, format: ExportFormat) -> Result<Vec<u8>, Refused> {
         match format {
-            Format::FoldedWaits | Format::FoldedWaitsChange if self.accounts.is_empty() => {
+            ExportFormat::FoldedWaits | ExportFormat::FoldedWaitsChange if self.accounts.is_empty() => {
                 return Err(not_measured("the account of the server's threads needs root and BPF"));
             }
-            Format::FoldedWaits | Format::FoldedWaitsChange => {}
+            ExportFormat::FoldedWaits | ExportFormat::FoldedWaitsChange => {}
             _ if self.windows.is_empty() => {
                 return Err(not_measured("no stack was sampled; folded-waits has what the threads did"));
             }
             _ => {}
         }
         Ok(match format {
-            Format::Pprof => pprof::bytes(self),
-            Format::Firefox => firefox::json(self),
-            Format::Speedscope => speedscope::json(self),
-            Format::Folded => self.folded(false).into_bytes(),
-            Format::FoldedLayers => self.folded(true).into_bytes(),
-            Format::FoldedWaits => self.folded_waits().into_bytes(),
-            Format::FoldedWaitsChange => self.folded_waits_change()?.into_bytes(),
+            ExportFormat::Pprof => pprof::bytes(self),
+            ExportFormat::Firefox => firefox::json(self),
+            ExportFormat::Speedscope => speedscope::json(self),
+            ExportFormat::Folded => self.folded(false).into_bytes(),
+            ExportFormat::FoldedLayers => self.folded(true).into_bytes(),
+            ExportFormat::FoldedWaits => self.folded_waits().into_bytes(),
+            ExportFormat::FoldedWaitsChange => self.folded_waits_change()?.into_bytes(),
         })
     }
 
     fn folded_waits(&self) -> String {
         let mut folded = Folded::default();
         for Accounted { load, account, .. } in &self.accounts {
-            let load = load.as_ref().map(Load::with_zone);
+            let load = load.as_ref().map(ExportedLoad::with_zone);
             each_state(account, |words, ns| {
                 folded.add(load.iter().cloned().chain(words), (ns / 1e3).round() as u64);
             });
@@ -208,7 +208,7 @@ impl Recording {
             }
             Some((load?, requests, states))
         });
-        let loads: Vec<(&Load, f64, Folded)> = sums.collect();
+        let loads: Vec<(&ExportedLoad, f64, Folded)> = sums.collect();
         let mut text = String::new();
         for of_sweep in loads.chunk_by(|(a, ..), (b, ..)| a.sweep == b.sweep) {
             let Some(((_, of_lowest, lowest), others)) = of_sweep.split_first() else { continue };
@@ -235,20 +235,22 @@ impl Recording {
     fn folded(&self, with_layers: bool) -> String {
         let mut folded = Folded::default();
         for window in &self.windows {
-            let load = window.load.as_ref().map(Load::with_zone);
+            let load = window.load.as_ref().map(ExportedLoad::with_zone);
             window.stacks.fold_into(&mut folded, load.as_deref(), with_layers);
         }
         folded.to_text()
     }
 
-    fn by_load(&self) -> Vec<(Option<&Load>, Vec<&Stacks>)> {
+    fn by_load(&self) -> Vec<(Option<&ExportedLoad>, Vec<&Stacks>)> {
         grouped(self.windows.iter().map(|window| (window.load.as_ref(), &window.stacks)))
     }
 }
 
 /// Groups by load, lowest first, with repeats together.
-fn grouped<'a, T>(items: impl Iterator<Item = (Option<&'a Load>, T)>) -> Vec<(Option<&'a Load>, Vec<T>)> {
-    let mut groups: Vec<(Option<&Load>, Vec<T>)> = Vec::new();
+fn grouped<'a, T>(
+    items: impl Iterator<Item = (Option<&'a ExportedLoad>, T)>,
+) -> Vec<(Option<&'a ExportedLoad>, Vec<T>)> {
+    let mut groups: Vec<(Option<&ExportedLoad>, Vec<T>)> = Vec::new();
     for (load, item) in items {
         match groups.iter_mut().find(|(known, _)| same_load(*known, load)) {
             Some((_, all)) => all.push(item),
@@ -296,14 +298,14 @@ fn each_state(account: &Account, mut each: impl FnMut(Vec<String>, f64)) {
     }
 }
 
-fn same_load(a: Option<&Load>, b: Option<&Load>) -> bool {
+fn same_load(a: Option<&ExportedLoad>, b: Option<&ExportedLoad>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a.words == b.words && a.sweep == b.sweep,
         (a, b) => a.is_none() && b.is_none(),
     }
 }
 
-fn load_of(point: &Point, findings: &Findings) -> Load {
+fn load_of(point: &Point, findings: &Findings) -> ExportedLoad {
     let (value, words) = match (point.sweep, point.axis, point.offered_per_sec()) {
         (Sweep::Axis, Some(place), _) => (place.value, value_words(place.value, place.axis)),
         (_, _, Some(rate)) => (rate, load_words(rate, Sweep::Rate)),
@@ -312,7 +314,13 @@ fn load_of(point: &Point, findings: &Findings) -> Load {
     let way_down = if point.sweep == Sweep::Unloading { ", unloading" } else { "" };
     let sweep = findings.sweeps().find(|found| found.sweep == point.sweep);
     let level = sweep.and_then(|found| found.levels.iter().find(|level| level.load == value));
-    Load { sweep: point.sweep, value, words: words + way_down, zone: level.map(|level| level.zone), point: point.index }
+    ExportedLoad {
+        sweep: point.sweep,
+        value,
+        words: words + way_down,
+        zone: level.map(|level| level.zone),
+        point: point.index,
+    }
 }
 
 /// The process of a stack: `nginx (4711)`, or the place outside the server's processes.

@@ -6,7 +6,7 @@
 
 use crate::text::in_markup;
 use analyze::compare::costs::STACK_COUNTS_PER_NS;
-use record::layers::{Layer, Role, Rule};
+use record::layers::{Layer, LayerRule, Role};
 use record::profile::folded::{Folded, KERNEL_MARK};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,13 +20,13 @@ const LEAST_WIDTH: f64 = 0.33;
 const CHARACTER: f64 = 6.7;
 
 #[derive(Default)]
-struct Node {
+struct FlameNode {
     count: u64,
     before: u64,
-    children: BTreeMap<String, Node>,
+    children: BTreeMap<String, FlameNode>,
 }
 
-impl Node {
+impl FlameNode {
     fn add(&mut self, frames: &[String], count: u64, before: u64) {
         let mut node = self;
         node.count += count;
@@ -39,7 +39,7 @@ impl Node {
     }
 
     fn depth(&self) -> usize {
-        1 + self.children.values().map(Node::depth).max().unwrap_or(0)
+        1 + self.children.values().map(FlameNode::depth).max().unwrap_or(0)
     }
 }
 
@@ -59,7 +59,7 @@ enum Colours {
 
 /// Draws the stacks of a profile, coloured by layer.
 pub fn draw(folded: &Folded, title: &str) -> String {
-    let mut root = Node::default();
+    let mut root = FlameNode::default();
     for (frames, count) in &folded.0 {
         root.add(frames, *count, 0);
     }
@@ -69,17 +69,17 @@ pub fn draw(folded: &Folded, title: &str) -> String {
 /// Draws the stacks of `after`: red where the share of samples grew since `before`, blue where it shrank.
 pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
     let colours = Colours::Growth { before: before.total(), after: after.total() };
-    svg(&beside(before, after), title, colours)
+    svg(&merged(before, after), title, colours)
 }
 
 /// Like [`draw_difference`], by a request's CPU time in [`STACK_COUNTS_PER_NS`] and without a title.
 pub(crate) fn draw_cost_difference(before: &Folded, after: &Folded) -> String {
-    svg(&beside(before, after), "", Colours::Costs { after: after.total() })
+    svg(&merged(before, after), "", Colours::Costs { after: after.total() })
 }
 
 /// The frames of `after` with the counts of both.
-fn beside(before: &Folded, after: &Folded) -> Node {
-    let mut root = Node::default();
+fn merged(before: &Folded, after: &Folded) -> FlameNode {
+    let mut root = FlameNode::default();
     for (frames, count) in &after.0 {
         root.add(frames, *count, before.0.get(frames).copied().unwrap_or(0));
     }
@@ -96,7 +96,7 @@ fn beside(before: &Folded, after: &Folded) -> Node {
     root
 }
 
-fn svg(root: &Node, title: &str, colours: Colours) -> String {
+fn svg(root: &FlameNode, title: &str, colours: Colours) -> String {
     let height = HEAD + root.depth() as f64 * ROW + MARGIN;
     let mut out = String::new();
     let _ = writeln!(
@@ -126,7 +126,7 @@ struct Painter<'o> {
 }
 
 impl Painter<'_> {
-    fn children(&mut self, node: &Node, mut x: f64, level: usize, inherited: Layer) {
+    fn children(&mut self, node: &FlameNode, mut x: f64, level: usize, inherited: Layer) {
         for (frame, child) in &node.children {
             let width = child.count as f64 * self.scale;
             if width >= LEAST_WIDTH {
@@ -138,7 +138,7 @@ impl Painter<'_> {
         }
     }
 
-    fn frame(&mut self, frame: &str, node: &Node, x: f64, width: f64, level: usize, layer: Layer) {
+    fn frame(&mut self, frame: &str, node: &FlameNode, x: f64, width: f64, level: usize, layer: Layer) {
         let y = self.floor - level as f64 * ROW;
         let share = node.count as f64 / self.total as f64 * 100.0;
         let (fill, note) = match self.colours {
@@ -183,7 +183,7 @@ fn layer_of(frame: &str, inherited: Layer, level: usize) -> Layer {
     match frame.strip_suffix(KERNEL_MARK) {
         None if level == 0 && frame.starts_with('[') => Layer::Other,
         None => Layer::User,
-        Some(function) => match Rule::built_in().role(function, None) {
+        Some(function) => match LayerRule::built_in().role(function, None) {
             Role::Names(row) => row.layer,
             // The first kernel function below user code belongs to the system call, whatever its name.
             Role::Helper | Role::Unknown if inherited == Layer::User => Layer::SystemCall,

@@ -11,7 +11,7 @@ const STYLE: &str = include_str!("live/style.css");
 const SCRIPT: &str = include_str!("live/follow.js");
 
 #[derive(Serialize)]
-struct Page {
+struct LivePage {
     name: String,
     style: &'static str,
     script: &'static str,
@@ -21,7 +21,7 @@ struct Page {
 /// The page around `report.html` and the event stream `events`, which must be served next to it.
 pub fn html(url: &str) -> String {
     let name = plain(url, 200);
-    let page = Page { name: name.clone(), style: STYLE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") };
+    let page = LivePage { name: name.clone(), style: STYLE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") };
     render("live.html", &page, || name)
 }
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_live_page_counts_points_like_the_report() {
-        let points = vec![record::Point::of(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
+        let points = vec![record::Point::new(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
         let text = include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl");
         let record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let run = RunDir { path: "runs/a".into(), record, points, reading_doubts: Vec::new() };

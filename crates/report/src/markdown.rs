@@ -93,7 +93,7 @@ fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
         return single.map_or(table, numbers_of_point);
     }
     for number in found {
-        table.row(vec![number.name.into(), number.words(), number.details()]);
+        table.row(vec![number.name.into(), number.value_and_unit(), number.details()]);
     }
     table
 }
@@ -101,8 +101,8 @@ fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
 fn numbers_of_point(point: &Point) -> Table {
     let mut table = Table::new(["figure", "value", "n"], 1);
     let time = |us: f64| format_nanos(us * 1e3);
-    type Words<'a> = &'a dyn Fn(f64) -> String;
-    let rows: [(&str, &str, Words<'_>); 4] = [
+    type Format<'a> = &'a dyn Fn(f64) -> String;
+    let rows: [(&str, &str, Format<'_>); 4] = [
         ("throughput", names::THROUGHPUT, &|rate| format!("{}/s", format_si(rate))),
         ("p50", names::RESPONSE_P50, &time),
         ("p99", names::RESPONSE_P99, &time),

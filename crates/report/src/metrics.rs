@@ -34,7 +34,7 @@ pub struct Buckets {
 
 /// The value of a sample.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum MetricValue {
     /// The value of all kinds except histograms.
     Number(f64),
     /// The value of a histogram.
@@ -46,11 +46,11 @@ pub type Label = (&'static str, String);
 
 /// One time series of a family.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     /// Labels that distinguish the series within the family.
     pub labels: Vec<Label>,
     /// Its value.
-    pub value: Value,
+    pub value: MetricValue,
 }
 
 /// A metric with all its series.
@@ -65,7 +65,7 @@ pub struct Family {
     /// Kind of the family.
     pub kind: MetricKind,
     /// Its series.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MetricSample>,
 }
 
 /// Metrics at one instant.
@@ -108,14 +108,14 @@ impl Family {
 
     /// Adds a series with a number.
     pub fn with(mut self, labels: &[(&'static str, &str)], number: f64) -> Family {
-        self.add(labels, Value::Number(number));
+        self.add(labels, MetricValue::Number(number));
         self
     }
 
     /// Adds a series.
-    pub fn add(&mut self, labels: &[(&'static str, &str)], value: Value) {
+    pub fn add(&mut self, labels: &[(&'static str, &str)], value: MetricValue) {
         let labels = labels.iter().map(|(label, value)| (*label, (*value).to_string())).collect();
-        self.samples.push(Sample { labels, value });
+        self.samples.push(MetricSample { labels, value });
     }
 
     /// Name in Prometheus without the suffixes of samples (`_total`, `_bucket`): underscores for dots, and the unit at

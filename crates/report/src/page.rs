@@ -17,7 +17,7 @@ pub(crate) mod tables;
 pub mod tool;
 pub(crate) mod watched;
 
-use crate::chart::{Margins, Row};
+use crate::chart::{ChartRow, Margins, Size};
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::unbroken;
@@ -25,10 +25,10 @@ use analyze::answer::Answer;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, PointFinding, PointPlace, SweepFindings, estimate_number, interval};
-pub use charts::Figure;
+pub use charts::CaptionedChart;
 pub(crate) use charts::area;
-use frame::Frame;
-use record::owner::{ELSEWHERE, Life};
+use frame::PageFrame;
+use record::owner::{ELSEWHERE, OwnerState};
 use record::scenario::FindRun;
 use record::units::{count, format_si};
 use record::{Doubt, RunDir, RunKind, Status, Sweep};
@@ -36,17 +36,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Sizes of a chart on a wide page and on a phone.
-const WIDE: (f64, f64) = (540.0, 300.0);
-const NARROW: (f64, f64) = (358.0, 270.0);
+pub(crate) const WIDE: Size = Size { width: 540.0, height: 300.0 };
+const NARROW: Size = Size { width: 358.0, height: 270.0 };
 
 #[derive(Serialize)]
-struct Page {
+struct RunPage {
     #[serde(flatten)]
-    frame: Frame,
+    frame: PageFrame,
     causes: Vec<Value>,
     settings: Vec<String>,
     numbers: Vec<KeyNumber>,
-    doubts: Vec<doubt::Row>,
+    doubts: Vec<doubt::DoubtRow>,
     sections: Vec<Section>,
     workload: Option<Value>,
     slowest: Option<Table>,
@@ -64,7 +64,7 @@ pub(crate) struct DrawnFigure {
     x_name: String,
     unit: &'static str,
     interval_name: &'static str,
-    rows: Vec<Row>,
+    rows: Vec<ChartRow>,
 }
 
 #[derive(Serialize, Default)]
@@ -75,7 +75,7 @@ struct Section {
     levels: Vec<Value>,
     load_name: &'static str,
     tables: Vec<Table>,
-    loads: Vec<loads::Load>,
+    loads: Vec<loads::LoadDetails>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ impl KeyNumber {
     }
 
     /// Value and unit in one line of text.
-    pub fn words(&self) -> String {
+    pub fn value_and_unit(&self) -> String {
         let gap = if self.unit.is_empty() || self.unit.starts_with('/') { "" } else { " " };
         format!("{}{gap}{}", self.value, self.unit)
     }
@@ -113,15 +113,20 @@ pub fn html(run: &RunDir) -> String {
     let others = findings.axes.iter().filter(|found| found.slowed.is_none());
     sections.extend(others.map(|found| axis::section(run, found, &mut counter)));
     sections.extend(predicted::section(run, &mut counter));
-    sections.extend(analyze::compare::beside(run).and_then(|other| beside::section(run, &other, &mut counter)));
+    sections.extend(analyze::compare::compared_run(run).and_then(|other| beside::section(run, &other, &mut counter)));
     let singles = single_figures(run, &mut counter, &mut unreadable);
     verdict.doubts.extend(unreadable);
     if sections.is_empty() && !singles.is_empty() {
         sections.push(Section { title: "Latency", figures: singles, ..Section::default() });
     }
     let (points, left_out) = tables::points(run);
-    let page = Page {
-        frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
+    let page = RunPage {
+        frame: PageFrame::new(
+            run,
+            status(run),
+            &verdict.headline,
+            verdict.without_causes().map(str::to_string).collect(),
+        ),
         causes: causes(&verdict),
         settings: verdict.answer.iter().flat_map(|answer| &answer.settings).map(|setting| unbroken(setting)).collect(),
         numbers: key_numbers(&findings, verdict.answer.as_ref())
@@ -150,26 +155,26 @@ fn status(run: &RunDir) -> String {
         Status::Complete => format!("complete, {points}"),
         Status::Interrupted => format!("interrupted, {points} kept"),
         Status::Running => match run.writer_life() {
-            Life::Alive => format!("still running, {points} so far"),
-            Life::Ended => format!("abandoned: its process was killed, {points} kept"),
-            Life::Elsewhere => format!("not finished; {ELSEWHERE}; {points} kept"),
+            OwnerState::Alive => format!("still running, {points} so far"),
+            OwnerState::Ended => format!("abandoned: its process was killed, {points} kept"),
+            OwnerState::Elsewhere => format!("not finished; {ELSEWHERE}; {points} kept"),
         },
     }
 }
 
 /// Draws figures; on a wide page with equal margins, so that their plots are aligned.
-pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
-    let margins = figures.iter().map(|figure| figure.chart.margins(WIDE.1)).fold(Margins::default(), Margins::max);
+pub(crate) fn draw(figures: Vec<CaptionedChart>, counter: &mut usize) -> Vec<DrawnFigure> {
+    let margins = figures.iter().map(|figure| figure.chart.margins(WIDE.height)).fold(Margins::default(), Margins::max);
     figures
         .into_iter()
         .map(|figure| {
             *counter += 1;
-            let narrow = figure.chart.margins(NARROW.1);
+            let narrow = figure.chart.margins(NARROW.height);
             DrawnFigure {
                 title: figure.title,
                 caption: unbroken(&figure.caption),
-                wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, margins),
-                narrow: figure.chart.svg(&format!("c{counter}n"), NARROW.0, NARROW.1, narrow),
+                wide: figure.chart.svg(&format!("c{counter}w"), WIDE, margins),
+                narrow: figure.chart.svg(&format!("c{counter}n"), NARROW, narrow),
                 x_name: figure.chart.x_name.clone(),
                 unit: figure.chart.unit,
                 interval_name: figure.chart.interval_name,

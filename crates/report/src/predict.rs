@@ -170,7 +170,7 @@ fn validation(prediction: &Prediction) -> String {
         "",
         "  ",
     );
-    out.push_str(&beside(&found.numbers));
+    out.push_str(&checked_table(&found.numbers));
     out.push_str(&list("why", &found.doubts));
     out
 }
@@ -180,10 +180,10 @@ fn open_points(prediction: &Prediction) -> String {
     if prediction.open_points.is_empty() {
         return String::new();
     }
-    format!("the model of the closed loop on the open loop\n{}", beside(&prediction.open_points))
+    format!("the model of the closed loop on the open loop\n{}", checked_table(&prediction.open_points))
 }
 
-fn beside(numbers: &[Checked]) -> String {
+fn checked_table(numbers: &[Checked]) -> String {
     let mut table = Table::new(["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
     for one in numbers {
         let at = match (one.load, one.sweep) {

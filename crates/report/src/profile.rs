@@ -3,7 +3,7 @@
 pub mod exact;
 
 use crate::doubt;
-use crate::run::apart;
+use crate::run::after_empty_line;
 use crate::text::not_measured;
 use crate::text::table::Table;
 use analyze::profile::Change;
@@ -29,11 +29,11 @@ pub fn text(profile: &Profile) -> String {
         profile.cpus
     );
     out += &denominators(profile);
-    out += &apart(layers(profile));
-    out += &apart(checks(profile));
-    out += &apart(functions(&profile.functions));
+    out += &after_empty_line(layers(profile));
+    out += &after_empty_line(checks(profile));
+    out += &after_empty_line(functions(&profile.functions));
     if !profile.groups.is_empty() {
-        out += &apart(groups(profile));
+        out += &after_empty_line(groups(profile));
     }
     out += &events(profile);
     if let Some(account) = &profile.account {

@@ -59,21 +59,21 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     out.push_str(&wrap(&account::checked(verdict), "- ", "  "));
     for sweep in findings.sweeps() {
-        out += &apart(sweep_table(sweep));
-        out += &apart(account::text(run, sweep));
+        out += &after_empty_line(sweep_table(sweep));
+        out += &after_empty_line(account::text(run, sweep));
     }
-    out += &apart(findings.unloading.as_ref().map(unloading_table).unwrap_or_default());
+    out += &after_empty_line(findings.unloading.as_ref().map(unloading_table).unwrap_or_default());
     for axis in findings.axes.iter().filter(|axis| axis.slowed.is_none()) {
-        out += &apart(axis::table(axis));
+        out += &after_empty_line(axis::table(axis));
     }
-    out += &apart(slow_down::table(&findings.axes));
+    out += &after_empty_line(slow_down::table(&findings.axes));
     out.push_str(&slowest::text(slowest::of_run(run, findings)));
     out.push_str(&watched::run(run));
     let (shown, rest) = gravest(&verdict.doubts);
     out.push_str(&doubt::text(&shown));
     out.push_str(&rest.map_or(String::new(), |rest| format!("  {rest}\n")));
     if let Some(path) = run.record.scenario.path() {
-        out.push_str(&format!("\npath    {}\n", path.words()));
+        out.push_str(&format!("\npath    {}\n", path.description()));
     }
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
     out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
@@ -81,7 +81,7 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
 }
 
 /// A part of the output after an empty line; nothing if it is empty.
-pub(crate) fn apart(part: String) -> String {
+pub(crate) fn after_empty_line(part: String) -> String {
     if part.is_empty() { part } else { format!("\n{part}") }
 }
 

@@ -120,7 +120,7 @@ fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
 fn remark(row: &Row) -> String {
     let state = (row.state != "complete").then(|| row.state.to_string());
     let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());
-    state.into_iter().chain(changed.map(|before| before.words())).collect::<Vec<_>>().join("; ")
+    state.into_iter().chain(changed.map(|before| before.summary())).collect::<Vec<_>>().join("; ")
 }
 
 fn shortened(text: &str, most: usize) -> String {

@@ -7,8 +7,9 @@ use record::units::{format_nanos, grouped};
 use record::{Figure, PlainText};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const WIDTHS: (usize, usize) = (60, 100);
-static WIDTH: AtomicUsize = AtomicUsize::new(100);
+const LEAST_WIDTH: usize = 60;
+const MOST_WIDTH: usize = 100;
+static WIDTH: AtomicUsize = AtomicUsize::new(MOST_WIDTH);
 
 /// Maximum columns of a line; 100 until [`fit`] is called. Long words and tables may exceed it.
 pub fn width() -> usize {
@@ -17,7 +18,7 @@ pub fn width() -> usize {
 
 /// Sets [`width`] for a terminal.
 pub fn fit(columns: usize) {
-    WIDTH.store(columns.clamp(WIDTHS.0, WIDTHS.1), Ordering::Relaxed);
+    WIDTH.store(columns.clamp(LEAST_WIDTH, MOST_WIDTH), Ordering::Relaxed);
 }
 
 const MOST_ESCAPED: usize = 600;

@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((Share(0.001).as_typed(), Share(0.07).as_typed()), ("0.1%".into(), "7%".into()));
         assert_eq!((Bytes(64 << 10).as_typed(), Bytes(100).as_typed()), ("64KiB".into(), "100".into()));
         assert_eq!((&[1u64, 2][..]).as_typed(), "1,2");
-        assert_eq!(workload::mix::SizeClasses::parse(CLASSES), Ok(Default::default()));
+        assert_eq!(workload::mix::MixClasses::parse(CLASSES), Ok(Default::default()));
         assert!(options().contains(&("p99_limit".into(), "100ms".into())));
     }
 }

@@ -7,7 +7,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use load::MOST_CONNECTIONS;
 use record::{LoadPlan, machine};
-use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, Source};
+use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, WorkerSource};
 use std::net::IpAddr;
 
 pub fn is_asked_for(clients: &FleetOptions) -> bool {
@@ -66,7 +66,7 @@ pub fn connect(
     let nodes = clients.ray.as_ref().map(|ray| start_nodes(ray, stop, progress)).transpose()?;
     let sources = match &nodes {
         Some(nodes) => nodes.sources.clone(),
-        None => clients.client.iter().cloned().map(Source::Command).collect(),
+        None => clients.client.iter().cloned().map(WorkerSource::Command).collect(),
     };
     remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));

@@ -3,7 +3,7 @@
 //! before it begins.
 
 use crate::server::guardian;
-use record::leftovers::{Found, Leftover, LeftoverKind, Scene};
+use record::leftovers::{FoundLeftovers, Leftover, LeftoverKind, SearchScope};
 use record::owner::Owner;
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ pub fn kinds() -> impl Iterator<Item = LeftoverKind> {
     guardian::LEFTOVERS.into_iter().chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 
-pub fn find(scene: &Scene) -> Found {
-    let mut found = Found::default();
+pub fn find(scene: &SearchScope) -> FoundLeftovers {
+    let mut found = FoundLeftovers::default();
     kinds().for_each(|kind| found.add((kind.find)(scene)));
     found
 }
@@ -34,7 +34,7 @@ pub struct Removal {
 pub fn remove(folders: &[PathBuf], of: Option<Owner>) -> Removal {
     let mut removal = Removal::default();
     for _ in 0..ROUNDS {
-        let mut found = find(&Scene::new(folders.to_vec()));
+        let mut found = find(&SearchScope::new(folders.to_vec()));
         found.left.retain(|left| of.is_none_or(|owner| left.owner == owner));
         removal.not_seen = found.not_seen;
         removal.failed.clear();

@@ -49,7 +49,7 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),
     };
-    let columns = if std::io::stdout().is_terminal() { progress::terminal_size(std::io::stdout()).0 } else { 80 };
+    let columns = if std::io::stdout().is_terminal() { progress::terminal_size(std::io::stdout()).columns } else { 80 };
     report::text::fit(columns);
     match commands::run(parsed) {
         Ok(code) => code,

@@ -1,14 +1,14 @@
 //! One load point: the engine or workers send the load, companions observe it, and their results become one point.
 
 use crate::companions::cold::{HeldCold, established_words};
-use crate::companions::{Companions, Holding, Load, TimeWait};
+use crate::companions::{AxisMove, Companions, TimeWait, UpcomingLoad};
 use crate::fleet;
-use crate::measured::{Measured, measured};
+use crate::measured::{MeasuredPoint, measured};
 use crate::metrics::Loads;
 use crate::progress::Progress;
 use crate::shift::Shift;
 use crate::signals::Stop;
-use crate::workload::Supplied;
+use crate::workload::WorkloadFiles;
 use analyze::disturbance::is_without_others;
 use anyhow::{Context, Result};
 use load::LoadResult;
@@ -20,7 +20,7 @@ const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub struct Runner {
     fleet: Option<Box<Fleet>>,
-    supplied: Supplied,
+    supplied: WorkloadFiles,
     /// Live traffic, in place of a load.
     pub live: Option<Box<Shift>>,
     pub companions: Companions,
@@ -37,7 +37,7 @@ impl Runner {
     /// namespace, if that is a separate one.
     pub fn new(
         fleet: Option<Fleet>,
-        supplied: Supplied,
+        supplied: WorkloadFiles,
         stop: Stop,
         yardstick_cpu: Option<usize>,
         server_pid: Option<u32>,
@@ -83,7 +83,7 @@ impl Runner {
             progress.say(&established_words(held.counts, held.kernel_bytes));
             return Ok(());
         }
-        let held = HeldCold::open(count, &mut Holding { plan, stop: &self.stop, progress })?;
+        let held = HeldCold::open(count, &mut AxisMove { plan, stop: &self.stop, progress })?;
         self.companions.join(held);
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Runner {
             })?;
             return Ok(());
         }
-        let mut with = Holding { plan, stop: &self.stop, progress };
+        let mut with = AxisMove { plan, stop: &self.stop, progress };
         if self.companions.hold(place, &mut with)? {
             return Ok(());
         }
@@ -112,17 +112,23 @@ impl Runner {
         self.companions.hold(place, &mut with).map(drop)
     }
 
-    pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
-        let load = Load { plan, sweep };
+    pub fn point(
+        &mut self,
+        plan: &LoadPlan,
+        sweep: Sweep,
+        repeat: u32,
+        progress: &mut Progress,
+    ) -> Result<MeasuredPoint> {
+        let load = UpcomingLoad { plan, sweep };
         let label = label(plan);
         let metrics = self.metrics.clone();
         if let Some(metrics) = &metrics {
             metrics.begins(plan);
         }
-        let mut show = |now: &load::Progress| {
+        let mut show = |now: &load::LoadProgress| {
             progress.show(&progress_line(&label, now));
             if let Some(metrics) = &metrics {
-                metrics.goes_on(now);
+                metrics.update(now);
             }
         };
         let measured = self.companions.accompany(&load, &mut show, |events| {
@@ -147,7 +153,7 @@ impl Runner {
         }
         let mut measured = measured?;
         progress.clear();
-        let Measured { point, result, .. } = &mut measured;
+        let MeasuredPoint { point, result, .. } = &mut measured;
         if let Some(fleet) = &self.fleet {
             point.figures.extend(fleet.figures.clone());
             if let Some(why) = &fleet.uncounted {
@@ -180,7 +186,7 @@ impl Runner {
 
 /// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; with several clients also the lowest and
 /// highest rate.
-fn progress_line(label: &str, now: &load::Progress) -> String {
+fn progress_line(label: &str, now: &load::LoadProgress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);
     let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
@@ -221,17 +227,17 @@ mod tests {
 
     #[test]
     fn the_line_about_several_clients_names_the_slowest_and_fits_a_narrow_terminal() {
-        let now = load::Progress {
+        let now = load::LoadProgress {
             elapsed_ns: 12_300_000_000,
             connected: 100_000,
             throughput_per_sec: 1_234_567.0,
             apart: Some([(17, 12_345.0), (3, 99_876.0)]),
-            ..load::Progress::default()
+            ..load::LoadProgress::default()
         };
         let line = progress_line("1.25M requests/s offered", &now);
         assert_eq!(line, "1.25M requests/s offered: 12.3 s, 1.23M requests/s: 12.3k (client 17) to 99.9k");
         assert!(line.len() < 80);
-        let line = progress_line("1k requests/s offered", &load::Progress { elapsed_ns: 0, apart: None, ..now });
+        let line = progress_line("1k requests/s offered", &load::LoadProgress { elapsed_ns: 0, apart: None, ..now });
         assert_eq!(line, "1k requests/s offered: measuring 0.0 s, 100000 connected, 1.23M requests/s");
     }
 }

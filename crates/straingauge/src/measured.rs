@@ -5,7 +5,7 @@ use record::run::PointFiles;
 use record::{ClientSide, Figures, Latency, Pace, Point, RunWriter, Sweep};
 
 /// A point and the engine's full result (histograms, series).
-pub struct Measured {
+pub struct MeasuredPoint {
     pub point: Point,
     pub result: LoadResult,
     /// Histograms in addition to those of the result, by tag.
@@ -14,7 +14,7 @@ pub struct Measured {
     pub stacks: Option<Stacks>,
 }
 
-impl Measured {
+impl MeasuredPoint {
     pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
         let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
         let latencies = self.result.latencies().into_iter().chain(beside).collect();
@@ -26,7 +26,7 @@ impl Measured {
 }
 
 /// The point of a finished load, with the sender's figures. `asked`: planned connections and pace.
-pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
+pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> MeasuredPoint {
     let statuses = result.counts.status_counts.iter().filter(|(status, _)| !(200..400).contains(*status));
     let point = Point {
         started_unix_ms: result.started_unix_ms,
@@ -37,9 +37,9 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
         slowest: result.counts.slowest.clone().into(),
         figures,
         doubts: result.doubts.clone(),
-        ..Point::of(sweep, repeat, asked.0, asked.1)
+        ..Point::new(sweep, repeat, asked.0, asked.1)
     };
-    Measured { point, result, latencies: Vec::new(), stacks: None }
+    MeasuredPoint { point, result, latencies: Vec::new(), stacks: None }
 }
 
 pub fn client_side(result: &LoadResult) -> ClientSide {

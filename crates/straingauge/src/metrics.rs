@@ -5,7 +5,7 @@ mod otlp;
 
 use crate::cli::{MetricsOptions, MetricsPlace};
 use crate::failure::refuse_if;
-use crate::measured::Measured;
+use crate::measured::MeasuredPoint;
 use crate::url::Target;
 use anyhow::Result;
 use exporter::Exporter;
@@ -13,7 +13,7 @@ use otlp::Otlp;
 use record::LoadPlan;
 use record::time::unix_ms;
 use report::metrics::Metrics;
-use report::metrics::client::{Client, Live};
+use report::metrics::client::{Client, LiveCounts};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -81,13 +81,13 @@ impl Loads {
         self.change(|client| client.begins(plan));
     }
 
-    pub fn goes_on(&self, now: &load::Progress) {
-        let load::Progress { connected, completed, failed, throughput_per_sec, .. } = *now;
-        self.change(|client| client.goes_on(Live { connected, completed, failed, throughput_per_sec }));
+    pub fn update(&self, now: &load::LoadProgress) {
+        let load::LoadProgress { connected, completed, failed, throughput_per_sec, .. } = *now;
+        self.change(|client| client.update(LiveCounts { connected, completed, failed, throughput_per_sec }));
     }
 
     /// Publishes the end of a load, or its failure (`None`).
-    pub fn ends(&self, measured: Option<&Measured>) {
+    pub fn ends(&self, measured: Option<&MeasuredPoint>) {
         self.change(|client| client.ends(measured.map(|one| (&one.point, &one.result.counts.times.response))));
     }
 

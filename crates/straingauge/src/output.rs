@@ -18,9 +18,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 #[derive(Debug, Default)]
-pub struct Named<'a>(Vec<(&'static str, &'a Path)>);
+pub struct OutputFiles<'a>(Vec<(&'static str, &'a Path)>);
 
-impl<'a> Named<'a> {
+impl<'a> OutputFiles<'a> {
     pub fn and(mut self, option: &'static str, file: Option<&'a Path>) -> Self {
         self.0.extend(file.map(|file| (option, file)));
         self

@@ -15,7 +15,7 @@ use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::quantity::{Count, Share, Time};
 use crate::url::Target;
-use crate::workload::{Resolved, Supplied};
+use crate::workload::{Resolved, WorkloadFiles};
 use anyhow::Result;
 use record::path::PathError;
 use record::scenario::{ShiftPlan, SweepPlan};
@@ -164,7 +164,7 @@ pub fn load_plan(
     kind: LoadKind,
     addresses: Vec<SocketAddr>,
     client_cpus: Vec<usize>,
-) -> Result<(LoadPlan, Supplied)> {
+) -> Result<(LoadPlan, WorkloadFiles)> {
     let (options, target) = (&run.options.load, &run.target);
     let protocol = protocol::protocol_plan(&run.options, target)?;
     let Resolved { targets, workload, pace, duration_ns, default_connections, default_warmup_ns, supplied } =

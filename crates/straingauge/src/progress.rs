@@ -1,5 +1,6 @@
 //! Progress on standard error: one line redrawn on a terminal, plain lines elsewhere, nothing with `--quiet`.
 
+use report::watch::screen::TerminalSize;
 use std::io::{IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
 
@@ -21,7 +22,7 @@ impl Progress {
             return;
         }
         self.clear();
-        let columns = terminal_size(stderr()).0;
+        let columns = terminal_size(stderr()).columns;
         for line in text.lines() {
             let fits = !self.is_terminal || line.chars().count() <= columns;
             let line = if fits { format!("{line}\n") } else { report::text::wrap_at(columns, line, "", "  ") };
@@ -34,7 +35,7 @@ impl Progress {
         if self.is_quiet || !self.is_terminal {
             return;
         }
-        let line: String = text.chars().take(terminal_size(stderr()).0.saturating_sub(1)).collect();
+        let line: String = text.chars().take(terminal_size(stderr()).columns.saturating_sub(1)).collect();
         let _ = write!(stderr(), "\r\x1b[K{line}");
         let _ = stderr().flush();
         self.has_open_line = true;
@@ -55,9 +56,9 @@ impl Drop for Progress {
     }
 }
 
-/// Columns and rows of a terminal; 80 and 24 if unknown.
-pub fn terminal_size(terminal: impl AsFd) -> (usize, usize) {
+/// Size of a terminal; 80 x 24 if unknown.
+pub fn terminal_size(terminal: impl AsFd) -> TerminalSize {
     let size = rustix::termios::tcgetwinsize(terminal).ok();
     let or = |value: Option<u16>, default| value.filter(|value| *value > 0).map_or(default, usize::from);
-    (or(size.map(|size| size.ws_col), 80), or(size.map(|size| size.ws_row), 24))
+    TerminalSize { columns: or(size.map(|size| size.ws_col), 80), rows: or(size.map(|size| size.ws_row), 24) }
 }

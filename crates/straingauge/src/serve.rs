@@ -20,10 +20,10 @@ const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Timeout for the rest of a request, and for progress of a response.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of comments to followers without news, to notice lost connections.
-const BEAT: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(2);
 
-pub struct Request<'a> {
+pub struct HttpRequest<'a> {
     /// The path with its query; empty if the method is not `GET` or the head is malformed.
     pub target: &'a str,
     /// The `Host` header; `None` without one or with several.
@@ -32,7 +32,7 @@ pub struct Request<'a> {
     pub accept: String,
 }
 
-pub enum Answer {
+pub enum Response {
     Whole(Vec<u8>),
     /// The begin of a stream; [`Site::news`] supplies the rest.
     Stream(Vec<u8>),
@@ -40,7 +40,7 @@ pub enum Answer {
 
 pub trait Site: Send + Sync + 'static {
     /// The response. Must be quick, because all connections wait for it.
-    fn answer(&self, request: &Request<'_>) -> Answer;
+    fn answer(&self, request: &HttpRequest<'_>) -> Response;
 
     /// The news after number `seen` (0 at first), with their number.
     fn news(&self, _seen: u64) -> Option<(u64, Vec<u8>)> {
@@ -49,29 +49,29 @@ pub trait Site: Send + Sync + 'static {
 }
 
 #[derive(Default)]
-struct Shared {
+struct HttpState {
     followers: AtomicUsize,
     ends: AtomicBool,
 }
 
-/// The server. Its thread ends with [`Server::end`] or with the process.
-pub struct Server {
+/// The server. Its thread ends with [`HttpServer::end`] or with the process.
+pub struct HttpServer {
     listener: Option<TcpListener>,
     address: SocketAddr,
     most_clients: usize,
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     /// Writing a byte to it wakes the thread.
     waker: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
-    /// Listens. Connections wait until [`Server::serve`] is called.
+impl HttpServer {
+    /// Listens. Connections wait until [`HttpServer::serve`] is called.
     pub fn bind(address: SocketAddr, most_clients: usize) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Server {
+        Ok(HttpServer {
             listener: Some(listener),
             address,
             most_clients,
@@ -118,7 +118,7 @@ impl Server {
 }
 
 #[derive(PartialEq)]
-enum State {
+enum ClientState {
     Asking,
     Answered,
     /// Follows the news; this one was sent last.
@@ -126,9 +126,9 @@ enum State {
 }
 
 /// A connection: the request read so far, then what is left to write.
-struct Client {
+struct ClientConnection {
     stream: TcpStream,
-    state: State,
+    state: ClientState,
     /// When the connection began, then when it last made progress.
     since: Instant,
     head: Vec<u8>,
@@ -136,7 +136,7 @@ struct Client {
     written: usize,
 }
 
-impl Client {
+impl ClientConnection {
     fn is_idle(&self) -> bool {
         self.written == self.out.len()
     }
@@ -144,15 +144,15 @@ impl Client {
     /// Returns whether there is more to do.
     fn step(&mut self, site: &impl Site) -> std::io::Result<bool> {
         let mut chunk = [0; 1024];
-        while self.state == State::Asking {
+        while self.state == ClientState::Asking {
             match self.stream.read(&mut chunk)? {
                 0 => return Ok(false),
                 count => self.head.extend_from_slice(&chunk[..count]),
             }
             if self.head.windows(4).any(|window| window == b"\r\n\r\n") {
                 (self.state, self.out) = match site.answer(&parsed(&self.head)) {
-                    Answer::Whole(bytes) => (State::Answered, bytes),
-                    Answer::Stream(bytes) => (State::Following(0), bytes),
+                    Response::Whole(bytes) => (ClientState::Answered, bytes),
+                    Response::Stream(bytes) => (ClientState::Following(0), bytes),
                 };
                 self.since = Instant::now();
             } else if self.head.len() > MAX_HEAD_BYTES {
@@ -164,30 +164,31 @@ impl Client {
                 self.written += self.stream.write(&self.out[self.written..])?;
                 self.since = Instant::now();
             }
-            let State::Following(seen) = self.state else { return Ok(false) };
+            let ClientState::Following(seen) = self.state else { return Ok(false) };
             let Some((number, news)) = site.news(seen).or_else(|| self.beat(seen)) else { break };
-            (self.state, self.out, self.written, self.since) = (State::Following(number), news, 0, Instant::now());
+            (self.state, self.out, self.written, self.since) =
+                (ClientState::Following(number), news, 0, Instant::now());
         }
         // Followers send nothing, so this detects their end.
         self.stream.read(&mut chunk).map(|_| false)
     }
 
     fn beat(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
-        (self.since.elapsed() >= BEAT).then(|| (seen, b":\n\n".to_vec()))
+        (self.since.elapsed() >= KEEP_ALIVE).then(|| (seen, b":\n\n".to_vec()))
     }
 
     fn time_left(&self) -> Duration {
-        let is_waiting = matches!(self.state, State::Following(_)) && self.is_idle();
-        (if is_waiting { BEAT } else { IO_TIMEOUT }).saturating_sub(self.since.elapsed())
+        let is_waiting = matches!(self.state, ClientState::Following(_)) && self.is_idle();
+        (if is_waiting { KEEP_ALIVE } else { IO_TIMEOUT }).saturating_sub(self.since.elapsed())
     }
 }
 
 struct Serving {
     listener: TcpListener,
     woken: UnixStream,
-    shared: Arc<Shared>,
+    shared: Arc<HttpState>,
     most_clients: usize,
-    clients: VecDeque<Client>,
+    clients: VecDeque<ClientConnection>,
     /// The latest end of the server's thread.
     ends: Option<Instant>,
 }
@@ -207,11 +208,12 @@ impl Serving {
                 // A follower without time left has received its comment.
                 is_open && !client.time_left().is_zero()
             });
-            let followers = self.clients.iter().filter(|client| matches!(client.state, State::Following(_))).count();
+            let followers =
+                self.clients.iter().filter(|client| matches!(client.state, ClientState::Following(_))).count();
             self.shared.followers.store(followers, Ordering::Relaxed);
             if self.shared.ends.load(Ordering::Relaxed) {
                 let ends = *self.ends.get_or_insert_with(|| Instant::now() + GRACE);
-                let is_done = self.clients.iter().all(|client| client.state == State::Asking);
+                let is_done = self.clients.iter().all(|client| client.state == ClientState::Asking);
                 if is_done || Instant::now() >= ends {
                     return;
                 }
@@ -225,11 +227,12 @@ impl Serving {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     if self.clients.len() == self.most_clients {
                         // Prefer to close a connection that has sent no request yet.
-                        let oldest = self.clients.iter().position(|client| client.state == State::Asking);
+                        let oldest = self.clients.iter().position(|client| client.state == ClientState::Asking);
                         self.clients.remove(oldest.unwrap_or(0));
                     }
-                    let (state, since) = (State::Asking, Instant::now());
-                    let client = Client { stream, state, since, head: Vec::new(), out: Vec::new(), written: 0 };
+                    let (state, since) = (ClientState::Asking, Instant::now());
+                    let client =
+                        ClientConnection { stream, state, since, head: Vec::new(), out: Vec::new(), written: 0 };
                     self.clients.push_back(client);
                 }
                 Ok(_) => {}
@@ -255,14 +258,14 @@ impl Serving {
             }),
         );
         let ends = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()));
-        let least = self.clients.iter().map(Client::time_left).chain(ends).min();
+        let least = self.clients.iter().map(ClientConnection::time_left).chain(ends).min();
         let timeout = least.and_then(|time| Timespec::try_from(time).ok());
         // The caller tries which ones are ready.
         let _ = poll(&mut fds, timeout.as_ref());
     }
 }
 
-fn parsed(head: &[u8]) -> Request<'_> {
+fn parsed(head: &[u8]) -> HttpRequest<'_> {
     let text = std::str::from_utf8(head).unwrap_or_default();
     let mut lines = text.split("\r\n");
     let target = lines.next().and_then(|line| line.strip_prefix("GET ")).and_then(|rest| rest.split(' ').next());
@@ -272,7 +275,7 @@ fn parsed(head: &[u8]) -> Request<'_> {
     };
     let mut hosts = named("host");
     let host = hosts.next().filter(|_| hosts.next().is_none());
-    Request { target: target.unwrap_or_default(), host, accept: named("accept").collect::<Vec<_>>().join(",") }
+    HttpRequest { target: target.unwrap_or_default(), host, accept: named("accept").collect::<Vec<_>>().join(",") }
 }
 
 /// Builds a complete response with a body of this type. Each of `headers` ends with a line break.
@@ -308,8 +311,8 @@ mod tests {
     struct Endless;
 
     impl Site for Endless {
-        fn answer(&self, _: &Request<'_>) -> Answer {
-            Answer::Stream(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
+        fn answer(&self, _: &HttpRequest<'_>) -> Response {
+            Response::Stream(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
         }
 
         fn news(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
@@ -319,7 +322,7 @@ mod tests {
 
     #[test]
     fn followers_that_do_not_read_delay_neither_others_nor_the_end() {
-        let mut server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 4).expect("a port");
+        let mut server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 4).expect("a port");
         let address = server.address();
         server.serve("test", Arc::new(Endless)).expect("a thread");
         let connect = || {

@@ -12,9 +12,9 @@ use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
-pub use life::Life;
+pub use life::ServerLife;
 use observe::ObserveError;
-use output::Output;
+use output::ServerOutput;
 use record::leftovers::is_descendant;
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::process::{
@@ -55,10 +55,10 @@ pub struct ServerPlan<'a> {
 }
 
 /// A started server that accepts connections. Dropping it stops it and removes its namespaces.
-pub struct Server {
+pub struct RunningServer {
     child: Option<Child>,
-    life: Life,
-    output: Output,
+    life: ServerLife,
+    output: ServerOutput,
     pair: Option<NamespacePair>,
     group: Option<ServerCgroup>,
     guardian: Option<Guardian>,
@@ -75,9 +75,9 @@ pub struct Server {
     pub path: String,
 }
 
-impl Server {
+impl RunningServer {
     /// Starts the server, waits until it accepts connections, and moves the calling thread to the client's namespace.
-    pub fn start(plan: &ServerPlan<'_>, stop: &Stop) -> Result<Server> {
+    pub fn start(plan: &ServerPlan<'_>, stop: &Stop) -> Result<RunningServer> {
         become_subreaper();
         let pair = if plan.is_isolated {
             let pair_plan = PairPlan {
@@ -123,19 +123,19 @@ impl Server {
         }
         let mut child =
             spawned.map_err(|error| process::cannot_start(&format!("the server '{}'", plan.argv[0]), &error))?;
-        let output = Output::of(&mut child);
+        let output = ServerOutput::capture(&mut child);
         let guardian = Guardian::over(child.id(), &mark);
         let loopback = match plan.asked {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
-        let life = Life {
+        let life = ServerLife {
             pid: child.id(),
             port: plan.port,
             is_isolated: pair.is_some(),
             group: pair.as_ref().and_then(NamespacePair::server_cgroup).cloned(),
         };
-        let mut server = Server {
+        let mut server = RunningServer {
             child: Some(child),
             life,
             output,
@@ -170,7 +170,7 @@ impl Server {
             tested => tested.context("the path could not be tested")?,
         };
         self.doubts.extend(tested.doubts());
-        self.path_test = Some(tested.words());
+        self.path_test = Some(tested.summary());
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl Server {
         self.life.netns_pid()
     }
 
-    pub fn life(&self) -> Life {
+    pub fn life(&self) -> ServerLife {
         self.life.clone()
     }
 
@@ -222,7 +222,7 @@ impl Server {
     }
 
     /// How the server ended, in words; `None` while it or its daemon runs.
-    pub fn gone(&self) -> Option<String> {
+    pub fn end_reason(&self) -> Option<String> {
         let status = self.life.ended()?;
         let words = self.output.exit_words(status);
         if !status.success() {
@@ -306,7 +306,7 @@ impl Server {
             let ip = if wants_v6 { pair.server_addr_v6() } else { pair.server_addr_v4() };
             self.address = SocketAddr::new(ip, plan.port);
             self.path = match pair.path() {
-                path if plan.path.is_some() => path.words(),
+                path if plan.path.is_some() => path.description(),
                 _ => "veth between two network namespaces".into(),
             };
         } else if plan.path.is_some() {
@@ -359,7 +359,7 @@ impl Server {
     }
 
     fn check_start(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
-        if let Some(how) = self.gone() {
+        if let Some(how) = self.end_reason() {
             bail!("the server '{}' {how}", plan.argv[0]);
         }
         if stop.is_set() {
@@ -395,7 +395,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.stop();
     }

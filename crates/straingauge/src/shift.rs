@@ -5,19 +5,19 @@ mod share;
 
 pub use share::{COMMAND, restore_on_end};
 
-use crate::measured::{Measured, measured};
+use crate::measured::{MeasuredPoint, measured};
 use crate::signals::Stop;
 use analyze::zones;
 use anyhow::{Result, anyhow, bail};
-use load::{LoadEvents, LoadResult, Progress};
-use observe::watch::{LiveMark, LiveSeen, LiveTraffic};
+use load::{LoadEvents, LoadProgress, LoadResult};
+use observe::watch::{LiveMark, LiveTraffic, TrafficSpan};
 use record::scenario::ShiftPlan;
 use record::units::format_si;
 use record::{
     Arrival, Criteria, Doubt, DoubtKind, Figure, Figures, LoadCounts, LoadPlan, Origin, Outcomes, Pace, Point, Sweep,
     names,
 };
-use share::Share;
+use share::ShareCommand;
 use std::collections::VecDeque;
 
 const TICK_NS: u64 = 250_000_000;
@@ -39,14 +39,14 @@ const SLOWER: f64 = 1.5;
 
 pub struct Shift {
     traffic: LiveTraffic,
-    share: Share,
+    share: ShareCommand,
     criteria: Criteria,
     /// Shares that were held, with their rate and mean response time.
-    known: Vec<Known>,
+    known: Vec<RateAtShare>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct RateAtShare {
     share: f64,
     rate_per_sec: f64,
     mean_us: f64,
@@ -58,7 +58,7 @@ impl Shift {
         let traffic = LiveTraffic::start(port).map_err(|why| {
             anyhow!("live traffic cannot be watched: {why}; run straingauge doctor on the server's machine")
         })?;
-        let share = Share::guarded(plan)?;
+        let share = ShareCommand::guarded(plan)?;
         let mut shift = Shift { traffic, share, criteria, known: Vec::new() };
         // Shows at once whether the command works.
         shift.share.set(plan.usual)?;
@@ -82,9 +82,9 @@ impl Shift {
         repeat: u32,
         stop: &Stop,
         events: &mut dyn LoadEvents,
-    ) -> Result<Measured> {
+    ) -> Result<MeasuredPoint> {
         let share = self.share.now();
-        let begin = self.traffic.look();
+        let begin = self.traffic.mark();
         let window_ns = begin.at_ns() + plan.warmup_ns;
         let end_ns = window_ns + plan.duration_ns;
         let (mut recent, mut window) = (VecDeque::from([begin.clone()]), None);
@@ -94,7 +94,7 @@ impl Shift {
             let before_ns = recent.back().map_or(0, LiveMark::at_ns);
             let due_ns = if window.is_none() { window_ns } else { end_ns };
             self.traffic.wait_until((before_ns + TICK_NS).min(due_ns), stop.flag());
-            let now = self.traffic.look();
+            let now = self.traffic.mark();
             if now.is_gone {
                 bail!("the server's processes are gone: it ended, moved or restarted");
             }
@@ -108,7 +108,7 @@ impl Shift {
             let of_recent = now.since(&recent[0]);
             let elapsed_ns = now.at_ns() - begin.at_ns();
             let completed = window.as_ref().map_or(0, |window| now.since(window).answered);
-            events.progress(&Progress {
+            events.progress(&LoadProgress {
                 elapsed_ns,
                 connected: of_recent.connections,
                 completed,
@@ -146,14 +146,14 @@ impl Shift {
         if let Some(seconds) = stepped_back_s {
             measured.point.figures.measured(names::LIVE_STEPPED_BACK, seconds, 1, Origin::Timed);
         } else if !measured.result.interrupted {
-            self.learn(share, &measured.point, stop)?;
+            self.remember(share, &measured.point, stop)?;
         }
         Ok(measured)
     }
 
     /// Whether the last seconds, or the whole point so far, fail by the run's criteria.
-    fn is_failing(&self, now: &LiveMark, begin: &LiveMark, recent: &LiveSeen) -> bool {
-        let fails = |seen: &LiveSeen| {
+    fn is_failing(&self, now: &LiveMark, begin: &LiveMark, recent: &TrafficSpan) -> bool {
+        let fails = |seen: &TrafficSpan| {
             let is_late = late_quantile_ns(seen).is_some_and(|nanos| nanos > self.criteria.p99_limit_ns);
             let is_failed = || zones::fails(&self.point(0.0, 0, seen, result(seen)).point, &self.criteria);
             seen.span_ns >= LEAST_NS && (is_late || is_failed())
@@ -161,7 +161,7 @@ impl Shift {
         fails(recent) || fails(&now.since(begin))
     }
 
-    fn point(&self, share: f64, repeat: u32, seen: &LiveSeen, result: LoadResult) -> Measured {
+    fn point(&self, share: f64, repeat: u32, seen: &TrafficSpan, result: LoadResult) -> MeasuredPoint {
         let sent_per_sec = result.counts.outcomes.sent as f64 * 1e9 / seen.span_ns as f64;
         // Live rates vary, but repeats of a share are one load.
         let known = self.known.iter().filter(|known| known.share == share).map(|known| known.rate_per_sec);
@@ -173,9 +173,9 @@ impl Shift {
     }
 
     /// Remembers a share, and checks that the command moves traffic at all.
-    fn learn(&mut self, share: f64, point: &Point, stop: &Stop) -> Result<()> {
+    fn remember(&mut self, share: f64, point: &Point, stop: &Stop) -> Result<()> {
         let value = |name| point.value(name).unwrap_or(0.0);
-        let now = Known { share, rate_per_sec: value(names::OFFERED), mean_us: value(names::RESPONSE_MEAN) };
+        let now = RateAtShare { share, rate_per_sec: value(names::OFFERED), mean_us: value(names::RESPONSE_MEAN) };
         if self.known.is_empty() && now.rate_per_sec == 0.0 {
             bail!("no request came at the usual share: check that this is the server's port, and that it has traffic");
         }
@@ -206,18 +206,18 @@ impl Shift {
         let mut rates = [0.0; 2];
         for turn in 0..TURNS {
             self.share.set(shares[turn % 2])?;
-            let set_ns = self.traffic.look().at_ns();
+            let set_ns = self.traffic.mark().at_ns();
             self.traffic.wait_until(set_ns + LEAST_NS, stop.flag());
-            let begin = self.traffic.look();
+            let begin = self.traffic.mark();
             self.traffic.wait_until(begin.at_ns() + LEAST_NS, stop.flag());
-            rates[turn % 2] += per_sec(&self.traffic.look().since(&begin));
+            rates[turn % 2] += per_sec(&self.traffic.mark().since(&begin));
         }
         Ok(has_moved(shares, rates) || stop.is_set())
     }
 }
 
 /// The quantile that certainly shows whether more than one in a hundred requests is late; `None` with few requests.
-fn late_quantile_ns(seen: &LiveSeen) -> Option<u64> {
+fn late_quantile_ns(seen: &TrafficSpan) -> Option<u64> {
     const DEVIATIONS: f64 = 3.0;
     const LEAST_REQUESTS: u64 = 50;
     let n = seen.response.len();
@@ -231,11 +231,11 @@ fn has_moved(shares: [f64; 2], rates: [f64; 2]) -> bool {
     expected < TELLING || rates[1] >= rates[0] * (1.0 + MOVED * (expected - 1.0))
 }
 
-fn per_sec(seen: &LiveSeen) -> f64 {
+fn per_sec(seen: &TrafficSpan) -> f64 {
     seen.answered as f64 * 1e9 / seen.span_ns as f64
 }
 
-fn result(seen: &LiveSeen) -> LoadResult {
+fn result(seen: &TrafficSpan) -> LoadResult {
     // The number in flight varies by itself; a queue that grows is more than that.
     let is_telling = seen.in_flight_change.unsigned_abs() > seen.answered / TELLING_PART;
     let change = if is_telling { seen.in_flight_change } else { 0 };
@@ -262,7 +262,7 @@ fn result(seen: &LiveSeen) -> LoadResult {
     LoadResult { window_ns: seen.span_ns, counts, ..LoadResult::default() }
 }
 
-fn figures(share: f64, seen: &LiveSeen, result: &LoadResult) -> Figures {
+fn figures(share: f64, seen: &TrafficSpan, result: &LoadResult) -> Figures {
     let mut figures = Figures::default();
     let (n, seconds) = (seen.answered, seen.span_ns as f64 / 1e9);
     let sent = result.counts.outcomes.sent;

@@ -78,7 +78,7 @@ fn find_with_namespaces_leaves_a_complete_run_and_no_namespace() {
     let mut running = crate::rig::Running::start(&mut command);
     let pid = running.pid();
     running.wait_until("the first point", || !points(&out).is_empty());
-    let namespaces = crate::interruption::Namespaces::of(crate::rig::processes_of(&state));
+    let namespaces = crate::interruption::Namespaces::of_processes(crate::rig::processes_of(&state));
     assert!(!namespaces.is_empty(), "nginx has no network namespace of its own");
     let said = running.wait().exits_with(0);
     assert_is_a_whole_run(&out, &said);

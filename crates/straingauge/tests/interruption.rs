@@ -22,7 +22,7 @@ pub struct Namespaces {
 
 impl Namespaces {
     /// The namespaces of these processes.
-    pub fn of(pids: impl IntoIterator<Item = i32>) -> Namespaces {
+    pub fn of_processes(pids: impl IntoIterator<Item = i32>) -> Namespaces {
         let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
         let mut found = Namespaces::default();
         for held in pids.into_iter().filter_map(|pid| File::open(format!("/proc/{pid}/ns/net")).ok()) {
@@ -84,7 +84,7 @@ fn sweep_under_way(isolate: &str) -> Sweep {
     let mut command = find(&state, &out, isolate);
     let mut running = Running::start(&mut command);
     running.wait_until("two points", || points(&out).len() >= 2);
-    let namespaces = Namespaces::of(processes_of(&state));
+    let namespaces = Namespaces::of_processes(processes_of(&state));
     assert_eq!(namespaces.is_empty(), isolate == "never" || !is_root(), "root's server has a namespace of its own");
     Sweep { _dir: dir, state, out, running, namespaces }
 }

@@ -21,7 +21,7 @@ pub fn faulty() -> Option<PathBuf> {
     Some(folder.join("build/faulty"))
 }
 
-fn words(faulty: &Path, fault: &str, port: u16) -> Vec<String> {
+fn faulty_command(faulty: &Path, fault: &str, port: u16) -> Vec<String> {
     let program = faulty.to_str().expect("the repository's path is text");
     [program, fault, "--port", &port.to_string(), "--address", "0.0.0.0"].map(String::from).to_vec()
 }
@@ -47,7 +47,7 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_healthy_server_gets_no_advic
         let mut command =
             straingauge(["find", &url, "--sweep", "connections", "--max-connections", "16", "--json", "--quiet"]);
         command.args(["--budget", "5s", "--out"]).arg(dir.path().join("run")).args(SHORT);
-        command.arg("--").args(words(&faulty, fault, port));
+        command.arg("--").args(faulty_command(&faulty, fault, port));
         let said = run(&mut command).exits_with(0);
         let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
         // On a busy machine, `find` may name nothing or possible causes, but must not prove another one.
@@ -86,7 +86,7 @@ fn a_limiter_and_processes_for_each_request_are_named() {
         let mut command =
             straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json", "--quiet"]);
         command.args(["--budget", "5s", "--out"]).arg(dir.path().join("run")).args(SHORT);
-        let said = run(command.arg("--").args(words(&faulty, fault, port))).exits_with(0);
+        let said = run(command.arg("--").args(faulty_command(&faulty, fault, port))).exits_with(0);
         let verdict = said.json()["verdict"].to_string();
         let (rule, words) = match *fault {
             "limiter" => ("server-errors", "status 429: a limit of requests refuses them"),
@@ -164,7 +164,7 @@ fn a_cpu_limit_is_named() {
     // Each point contains several of the limit's periods of 100 ms.
     command.args(["--duration", "500ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"]);
     command.arg("--").args(group.command());
-    command.args(words(&faulty.expect("just checked"), "none", port));
+    command.args(faulty_command(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
     let mut proven = rules(&said, |cause| cause["certainty"] == "cause");
     // With other tests running, that is true as well.
@@ -190,7 +190,7 @@ fn bursts_at_a_limit_rereading_pages_and_a_full_connection_table_are_named() {
     // Writes from within the group are charged to it.
     let fill = "dd if=/dev/zero of=\"$0\" bs=1M count=96 conv=fsync status=none && exec \"$@\"";
     let fill = ["sh", "-c", fill, &pages].map(String::from);
-    let paging = [memory.command().to_vec(), fill.to_vec(), words(&faulty, "paging", port)].concat();
+    let paging = [memory.command().to_vec(), fill.to_vec(), faulty_command(&faulty, "paging", port)].concat();
     let configuration = format!(
         "daemon off; worker_processes 1; error_log stderr warn; pid {0}/nginx.pid;\n\
          events {{ worker_connections 32; }}\n\
@@ -201,9 +201,9 @@ fn bursts_at_a_limit_rereading_pages_and_a_full_connection_table_are_named() {
     std::fs::write(dir.path().join("few.conf"), configuration).expect("our own folder");
     let few = dir.path().join("few.conf").to_str().expect("text").to_string();
     for (wanted, most, server) in [
-        ("cpu-bursts", "4", [bursts.command().to_vec(), words(&faulty, "bursts", port)].concat()),
+        ("cpu-bursts", "4", [bursts.command().to_vec(), faulty_command(&faulty, "bursts", port)].concat()),
         ("paging", "32", [paging, vec!["--log".into(), pages.clone()]].concat()),
-        ("memory-limit", "32", [memory.command().to_vec(), words(&faulty, "reclaim", port)].concat()),
+        ("memory-limit", "32", [memory.command().to_vec(), faulty_command(&faulty, "reclaim", port)].concat()),
         ("server-log", "64", ["nginx".into(), "-c".into(), few].to_vec()),
     ] {
         let url = format!("http://127.0.0.1:{port}/");
@@ -225,7 +225,8 @@ fn slow_clients_are_named_as_the_cause_and_not_the_threads_they_block() {
     let url = format!("http://127.0.0.1:{port}/");
     let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
     command.args(["--quiet", "--budget", "10s", "--isolate", "never", "--out"]).arg(dir.path().join("run")).args(SHORT);
-    let said = run(command.arg("--").args(words(&faulty.expect("just checked"), "senders", port))).exits_with(0);
+    let said =
+        run(command.arg("--").args(faulty_command(&faulty.expect("just checked"), "senders", port))).exits_with(0);
     assert_eq!(rules(&said, |_| true).first(), Some(&"slow-readers".into()), "{}", said.json()["verdict"]);
 }
 
@@ -244,11 +245,11 @@ fn a_worse_second_server_gives_exit_code_3() {
         let out = dir.path().join("run");
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/");
-        let with = words(&faulty, second, port).join(" ");
+        let with = faulty_command(&faulty, second, port).join(" ");
         let mut command = straingauge(["find", &url, "--quiet", "--compare-with", &with, "--profile", "never"]);
         command.args(["--max-connections", &loads.len().to_string(), "--repeats", &rounds.to_string()]);
         command.args(["--duration", "150ms", "--warmup", "50ms"]);
-        command.args(["--budget", "100s", "--out"]).arg(&out).arg("--").args(words(&faulty, first, port));
+        command.args(["--budget", "100s", "--out"]).arg(&out).arg("--").args(faulty_command(&faulty, first, port));
         let said = run(&mut command);
         assert!(codes.map(Some).contains(&said.code), "{:?}: {}{}", said.code, said.out, said.err);
         assert!(said.out.contains("B / A"), "{}", said.out);

@@ -130,7 +130,7 @@ fn an_interrupted_or_killed_sweep_keeps_its_points_and_leaves_no_remains() {
             return;
         }
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        let namespaces = Namespaces::of(children.split_whitespace().filter_map(|child| child.parse().ok()));
+        let namespaces = Namespaces::of_processes(children.split_whitespace().filter_map(|child| child.parse().ok()));
         assert!(!namespaces.is_empty(), "the server has a separate namespace");
         running.signal(signal);
         let said = running.wait();

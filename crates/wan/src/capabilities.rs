@@ -81,7 +81,7 @@ fn tun() -> Capability {
 
 fn receive_steering() -> Capability {
     let there = fs::exists("/sys/class/net/lo/queues/rx-0/rps_cpus").unwrap_or(false);
-    Capability::of(
+    Capability::new(
         "receive packet steering",
         there,
         if there { "RPS is there" } else { "no rps_cpus in /sys/class/net" },

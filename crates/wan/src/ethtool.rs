@@ -9,7 +9,7 @@ const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_SGSO: u32 = 0x24;
 
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
@@ -18,7 +18,7 @@ struct Value {
 pub(crate) fn segment_in_stack(link: &str) -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     for command in [ETHTOOL_STSO, ETHTOOL_SGSO] {
-        let mut value = Value { command, data: 0 };
+        let mut value = EthtoolValue { command, data: 0 };
         let mut request = request_about(link)?;
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: `request` is a live ifreq whose data points to a live ethtool_value, as these SIOCETHTOOL commands

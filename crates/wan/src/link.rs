@@ -58,7 +58,7 @@ pub(crate) fn client_link(token: &str) -> String {
     format!("sgc-{token}")
 }
 
-pub(crate) struct Sides<'a> {
+pub(crate) struct PathSides<'a> {
     pub client: &'a NetNamespace,
     pub server: &'a NetNamespace,
     pub token: &'a str,
@@ -68,7 +68,7 @@ pub(crate) struct Sides<'a> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Joint {
+pub(crate) struct EmulatedPath {
     /// The plan with the chosen mechanism.
     pub plan: PathPlan,
     pub meter: PathMeter,
@@ -85,7 +85,7 @@ pub fn has_netem() -> bool {
 
 /// The mechanism `Other` means netem if the kernel has it, else the delay line. The joint's plan names the mechanism
 /// in use.
-pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
+pub(crate) fn join(sides: &PathSides<'_>, plan: &PathPlan) -> Result<EmulatedPath, WanError> {
     plan.check()?;
     let mechanism = match plan.mechanism {
         _ if !plan.shapes_packets() => PathMechanism::Link,
@@ -116,7 +116,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     }
     let mut notes = Vec::new();
     let ends = sides.addresses;
-    let client_end = End {
+    let client_end = PathEnd {
         link: &client_name,
         v4: ends.client_v4.into(),
         v6: ends.client_v6.into(),
@@ -124,7 +124,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         number: 0,
         alias: &owned_name(sides.token),
     };
-    let server_end = End {
+    let server_end = PathEnd {
         link: &server_name,
         v4: ends.server_v4.into(),
         v6: ends.server_v6.into(),
@@ -155,11 +155,11 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     if mechanism == PathMechanism::Netem && plan.loss_ratio > 0.0 && !meter.is_seeded() {
         notes.push("the losses do not follow the seed: this kernel's netem (before Linux 6.6) draws its own".into());
     }
-    Ok(Joint { plan, meter, line, notes })
+    Ok(EmulatedPath { plan, meter, line, notes })
 }
 
 #[derive(Debug, Clone, Copy)]
-struct End<'a> {
+struct PathEnd<'a> {
     link: &'a str,
     v4: IpAddr,
     v6: IpAddr,
@@ -172,7 +172,7 @@ struct End<'a> {
     alias: &'a str,
 }
 
-impl End<'_> {
+impl PathEnd<'_> {
     /// Sets addresses, offloads, netem and routes. Returns a socket in the namespace and the link's index, for the
     /// counters.
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {

@@ -19,22 +19,22 @@ const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Reads the counters of a path from any thread. Clones share the last reading.
 #[derive(Debug, Clone)]
-pub struct PathMeter(Arc<Inner>);
+pub struct PathMeter(Arc<MeterState>);
 
 #[derive(Debug)]
-struct Inner {
+struct MeterState {
     plan: PathPlan,
     /// A socket in the namespace and the link's index, for the client and the server.
     ends: [(Mutex<Route>, u32); 2],
     line: Option<LineMeter>,
-    before: Mutex<Before>,
+    before: Mutex<LastCounters>,
     /// The plan's delay, or the last one set.
     delay_ns: AtomicU64,
     changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Before {
+struct LastCounters {
     cpu_ns: u64,
     netem: [NetemCounts; 2],
     links: [LinkDrops; 2],
@@ -58,14 +58,21 @@ pub struct PathTally {
     /// CPU time of the delay line.
     pub cpu_ns: Option<u64>,
     /// Why the path stopped, if it did.
-    pub trouble: Option<String>,
+    pub failure: Option<String>,
 }
 
 impl PathMeter {
     pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
         let ends = ends.map(|(route, index)| (Mutex::new(route), index));
         let delay_ns = AtomicU64::new(plan.delay_ns);
-        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns, changes: AtomicU64::new(0) }))
+        PathMeter(Arc::new(MeterState {
+            plan,
+            ends,
+            line,
+            before: Mutex::default(),
+            delay_ns,
+            changes: AtomicU64::new(0),
+        }))
     }
 
     /// The current path.
@@ -138,7 +145,7 @@ impl PathMeter {
             tally.dropped = counts.dropped + by_devices.max(counts.refused);
             tally.lateness = Some(counts.lateness);
             tally.cpu_ns = line.cpu_ns().map(|now| now.saturating_sub(std::mem::replace(&mut before.cpu_ns, now)));
-            tally.trouble = line.trouble();
+            tally.failure = line.failure();
         } else if self.0.plan.mechanism == PathMechanism::Netem {
             match self.netem() {
                 Some(netem) => {
@@ -149,7 +156,7 @@ impl PathMeter {
                         tally.dropped += link(end).sent.max(link(1 - end).received);
                     }
                 }
-                None => tally.trouble = Some("netem's counters could not be read".into()),
+                None => tally.failure = Some("netem's counters could not be read".into()),
             }
         }
         tally
@@ -200,9 +207,9 @@ impl PathTally {
     /// Reasons not to trust measurements over this path.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
-        if let Some(trouble) = &self.trouble {
+        if let Some(failure) = &self.failure {
             doubts.push(DoubtKind::PathInexact.invalid(
-                format!("the path between client and server stopped: {trouble}"),
+                format!("the path between client and server stopped: {failure}"),
                 "run it again; straingauge doctor shows what this machine lacks",
             ));
         }
@@ -242,7 +249,7 @@ mod tests {
             dropped: 0,
             lateness: Some(lateness),
             cpu_ns: Some(1_000_000),
-            trouble: None,
+            failure: None,
         }
     }
 

@@ -1,7 +1,7 @@
 use crate::affinity::cpu_set;
 use crate::cgroup::{self, ServerCgroup};
 use crate::error::{DuringStep, WanError};
-use crate::link::{self, Addresses, Joint, Sides, client_link, server_link};
+use crate::link::{self, Addresses, EmulatedPath, PathSides, client_link, server_link};
 use crate::meter::PathMeter;
 use crate::namespace::NetNamespace;
 use crate::rtnetlink::Route;
@@ -54,7 +54,7 @@ pub struct NamespacePair {
     server_cpus: Vec<usize>,
     cgroup: Option<ServerCgroup>,
     notes: Vec<String>,
-    joint: Option<Joint>,
+    joint: Option<EmulatedPath>,
     is_removed: bool,
 }
 
@@ -92,7 +92,7 @@ impl NamespacePair {
     }
 
     fn connect(&mut self, plan: &PairPlan) -> Result<(), WanError> {
-        let sides = Sides {
+        let sides = PathSides {
             client: &self.client,
             server: &self.server,
             token: &self.token,
@@ -303,7 +303,7 @@ impl NamespacePair {
             end_processes_in_namespace(&namespace.name()?, |_| true);
         }
         // The delay line's devices vanish with its thread. A veth is deleted below.
-        if let Some(Joint { line, .. }) = self.joint.take() {
+        if let Some(EmulatedPath { line, .. }) = self.joint.take() {
             drop(line);
         }
         let link = client_link(&self.token);

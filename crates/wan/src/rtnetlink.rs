@@ -41,11 +41,11 @@ fn ethernet_address(end: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, end]
 }
 
-struct Request {
+struct RouteRequest {
     bytes: Vec<u8>,
 }
 
-impl Request {
+impl RouteRequest {
     fn new(kind: u16, flags: i32) -> Self {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&0u32.to_ne_bytes());
@@ -53,7 +53,7 @@ impl Request {
         bytes.extend_from_slice(&((flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
         bytes.extend_from_slice(&1u32.to_ne_bytes());
         bytes.extend_from_slice(&0u32.to_ne_bytes());
-        Request { bytes }
+        RouteRequest { bytes }
     }
 
     fn link(&mut self, index: u32, flags: u32, change: u32) {
@@ -88,7 +88,7 @@ impl Request {
         self.attribute(kind, &payload);
     }
 
-    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Request)) {
+    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut RouteRequest)) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         fill(self);
@@ -118,7 +118,7 @@ impl Route {
 
     /// Creates a veth pair with end 0, `name`, in this namespace and end 1, `peer_name`, in `peer_namespace`.
     pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        let mut request = RouteRequest::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         request.link(0, 0, 0);
         request.text(IFLA_IFNAME, name);
         request.attribute(IFLA_ADDRESS, &ethernet_address(0));
@@ -138,27 +138,27 @@ impl Route {
 
     /// Deletes a link in this namespace. Deleting one end of a veth deletes both.
     pub fn delete_link(&self, name: &str) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_DELLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_DELLINK, 0);
         request.link(link_index(name)?, 0, 0);
         self.execute(request)
     }
 
     pub fn set_up(&self, name: &str) -> io::Result<()> {
         let up = libc::IFF_UP as u32;
-        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, up, up);
         self.execute(request)
     }
 
     pub fn set_link(&self, name: &str, attribute: u16, value: &[u8]) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, 0, 0);
         request.attribute(attribute, value);
         self.execute(request)
     }
 
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        let mut request = RouteRequest::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         let (family, octets) = family_and_octets(address);
         request.address(family, prefix_bits, link_index(name)?);
         request.attribute(IFA_LOCAL, &octets);
@@ -172,7 +172,7 @@ impl Route {
     /// Adds a permanent neighbour entry for `address` at end `end` of the link's veth. So no neighbour request
     /// crosses the link, where it could be lost or late.
     pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+        let mut request = RouteRequest::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, octets) = family_and_octets(address);
         request.neighbour(family, link_index(name)?, NUD_PERMANENT);
         request.attribute(NDA_DST, &octets);
@@ -180,7 +180,7 @@ impl Route {
         self.execute(request)
     }
 
-    fn execute(&self, request: Request) -> io::Result<()> {
+    fn execute(&self, request: RouteRequest) -> io::Result<()> {
         record::fault::step()?;
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut reply = [0u8; 4096];
@@ -189,7 +189,7 @@ impl Route {
     }
 
     /// Returns the message of one object with its header.
-    fn query(&self, request: Request) -> io::Result<Vec<u8>> {
+    fn query(&self, request: RouteRequest) -> io::Result<Vec<u8>> {
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut answer = None;
         let mut reply = vec![0u8; 32 << 10];
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn attributes_are_padded_and_lengths_are_exact() {
-        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
         request.link(0, 0, 0);
         request.nested(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"veth5"));
         let bytes = request.finish();

@@ -18,13 +18,14 @@ const LOSSY: f64 = 0.2;
 /// IPv4 header, ICMP header and payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
 /// Answers that take longer count as lost.
-const PATIENCE: Duration = Duration::from_millis(300);
-const LOOK: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(300);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
 /// UDP payload that fills the MTU over IPv4.
 const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
-const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
+const ROUND_TRIP_TOLERANCE_NS: f64 = 300_000.0;
+const ROUND_TRIP_TOLERANCE_RATIO: f64 = 0.02;
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
 /// Minimum speed of sending a train, as a multiple of the bandwidth. A slower train shows its own speed instead of
 /// the bandwidth.
@@ -71,7 +72,7 @@ impl SelfTest {
     }
 
     /// The result and the plan as text, such as `round trip 40.1 ms (asked 40.0 ms)`.
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
         let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
         if self.plan.bandwidth_bits_per_sec > 0 {
@@ -89,11 +90,11 @@ impl SelfTest {
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut wrong = Vec::new();
         let asked = self.plan.round_trip_ns(PING_BYTES);
-        let (absolute, relative) = ROUND_TRIP_TOLERANCE;
+        let tolerance_ns = ROUND_TRIP_TOLERANCE_NS + ROUND_TRIP_TOLERANCE_RATIO * asked;
         match self.round_trip_ns() {
             None if self.plan.loss_ratio > LOSSY => {}
             None => wrong.push(format!("none of {PINGS} pings over the path was answered")),
-            Some(seen) if (seen as f64 - asked).abs() > absolute + relative * asked => wrong.push(format!(
+            Some(seen) if (seen as f64 - asked).abs() > tolerance_ns => wrong.push(format!(
                 "a ping over the path takes {} instead of {}",
                 format_nanos(seen as f64),
                 format_nanos(asked)
@@ -165,7 +166,7 @@ fn ping(plan: &PathPlan, to: IpAddr, should_stop: ShouldStop<'_>) -> Result<Vec<
     let gap = gap(plan);
     let mut sent = vec![None; usize::from(PINGS)];
     let mut round_trips = Vec::new();
-    let end = Instant::now() + gap * u32::from(PINGS) + expected * 2 + PATIENCE;
+    let end = Instant::now() + gap * u32::from(PINGS) + expected * 2 + TIMEOUT;
     let mut next = 0u16;
     let mut next_at = Instant::now();
     while round_trips.len() < sent.len() && Instant::now() < end {
@@ -183,7 +184,7 @@ fn ping(plan: &PathPlan, to: IpAddr, should_stop: ShouldStop<'_>) -> Result<Vec<
         rustix::net::sockopt::set_socket_timeout(
             &socket,
             rustix::net::sockopt::Timeout::Recv,
-            Some(wait.clamp(Duration::from_micros(1), LOOK)),
+            Some(wait.clamp(Duration::from_micros(1), CHECK_INTERVAL)),
         )
         .during(what)?;
         let mut answer = [0u8; 256];
@@ -255,7 +256,7 @@ fn train(
     let mut train =
         Train { sent_bits_per_sec: rate(packets, began.elapsed().as_nanos() as u64), arrived_bits_per_sec: None };
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
-    let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
+    let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + TIMEOUT;
     // After the first packet the others follow closely, except lost ones. So the wait is only as long as a few
     // packets take.
     let quiet = Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
@@ -269,7 +270,7 @@ fn train(
         if wait.is_zero() {
             break;
         }
-        receiver.set_read_timeout(Some(wait.min(LOOK))).during(what)?;
+        receiver.set_read_timeout(Some(wait.min(CHECK_INTERVAL))).during(what)?;
         match receiver.recv(&mut buffer) {
             Ok(_) => {
                 received += 1;
@@ -331,7 +332,9 @@ mod tests {
         assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
         let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
         assert_eq!(unseen.doubts(), []);
-        assert!(unseen.words().ends_with("bulk not seen, because the test sends only 3.00 Gbit/s (asked 100 Mbit/s)"));
+        assert!(
+            unseen.summary().ends_with("bulk not seen, because the test sends only 3.00 Gbit/s (asked 100 Mbit/s)")
+        );
     }
 
     #[test]

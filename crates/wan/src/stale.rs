@@ -8,8 +8,8 @@ use crate::cgroup::{self, ServerCgroup, owner_in};
 use crate::error::DuringStep;
 use crate::namespace::NetNamespace;
 use crate::rtnetlink::Route;
-use record::leftovers::{Found, Leftover, LeftoverKind, Scene};
-use record::owner::{Life, Owner};
+use record::leftovers::{FoundLeftovers, Leftover, LeftoverKind, SearchScope};
+use record::owner::{Owner, OwnerState};
 use record::text::plain;
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,21 +32,21 @@ pub const LEFTOVERS: [LeftoverKind; 2] = [
     },
 ];
 
-fn find_groups(_: &Scene) -> Found {
-    let left = ServerCgroup::all().into_iter().filter(|(_, owner)| owner.life() == Life::Ended);
+fn find_groups(_: &SearchScope) -> FoundLeftovers {
+    let left = ServerCgroup::all().into_iter().filter(|(_, owner)| owner.life() == OwnerState::Ended);
     let left = left.map(|(group, owner)| Leftover {
         kind: LEFTOVERS[0].name,
         name: plain(&group.path().display().to_string(), 4000),
         detail: processes_in_words(group.processes().len()),
         owner,
     });
-    Found { left: left.collect(), ..Found::default() }
+    FoundLeftovers { left: left.collect(), ..FoundLeftovers::default() }
 }
 
 fn remove_group(left: &Leftover) -> Result<(), String> {
     let is_it = |(group, owner): &(ServerCgroup, _)| group.path() == Path::new(&left.name) && *owner == left.owner;
     match ServerCgroup::all().into_iter().find(is_it) {
-        Some((group, owner)) if owner.life() == Life::Ended => {
+        Some((group, owner)) if owner.life() == OwnerState::Ended => {
             group.remove().map(drop).map_err(|error| error.to_string())
         }
         Some(_) => Err(format!("{} is not removed: its process still runs", left.name)),
@@ -59,10 +59,10 @@ fn processes_in_words(count: usize) -> String {
 }
 
 /// Finds the namespaces that still have processes but whose owner has ended. Only root can create or see pairs.
-fn find_namespaces(_: &Scene) -> Found {
-    let mut found = Found::default();
+fn find_namespaces(_: &SearchScope) -> FoundLeftovers {
+    let mut found = FoundLeftovers::default();
     for (name, inside) in namespaces() {
-        if let Some(owner) = owner_of(inside[0]).filter(|owner| owner.life() == Life::Ended) {
+        if let Some(owner) = owner_of(inside[0]).filter(|owner| owner.life() == OwnerState::Ended) {
             let detail = processes_in_words(inside.len());
             found.left.push(Leftover { kind: LEFTOVERS[1].name, name, detail, owner });
         }
@@ -71,7 +71,7 @@ fn find_namespaces(_: &Scene) -> Found {
 }
 
 fn remove_namespace(left: &Leftover) -> Result<(), String> {
-    if left.owner.life() != Life::Ended {
+    if left.owner.life() != OwnerState::Ended {
         return Err(format!("{} is not removed: its process still runs", left.name));
     }
     // The kernel reuses the numbers of namespaces.

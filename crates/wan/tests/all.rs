@@ -8,7 +8,7 @@ mod guest;
 #[path = "all/path.rs"]
 mod path;
 
-use record::leftovers::{Leftover, Scene};
+use record::leftovers::{Leftover, SearchScope};
 use record::{PathMechanism, PathPlan};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -384,7 +384,7 @@ fn the_next_run_removes_all_remains_of_a_killed_owner() {
 
 /// Remains of killed runs' paths, including other tests on this machine.
 fn left_over() -> Vec<Leftover> {
-    wan::LEFTOVERS.iter().flat_map(|kind| (kind.find)(&Scene::default()).left).collect()
+    wan::LEFTOVERS.iter().flat_map(|kind| (kind.find)(&SearchScope::default()).left).collect()
 }
 
 fn remove(left: &[Leftover]) {

@@ -4,12 +4,12 @@
 //! clients.
 
 use std::time::Instant;
-use workload::trace::{Format, TraceReader};
+use workload::trace::{LogFormat, TraceReader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let log = args.next().ok_or("usage: trace_parse LOG [FORMAT]")?;
-    let format: Format = args.next().as_deref().unwrap_or("auto").parse()?;
+    let format: LogFormat = args.next().as_deref().unwrap_or("auto").parse()?;
     let start = Instant::now();
     let mut reader = TraceReader::open(log.as_ref(), &format)?;
     let (mut sum_bytes, mut touched) = (0u64, 0u64);

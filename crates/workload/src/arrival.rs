@@ -8,5 +8,5 @@
 mod process;
 mod series;
 
-pub use process::{Arrivals, SeriesPlan};
+pub use process::{ArrivalTimes, SeriesPlan};
 pub use series::RateSeries;

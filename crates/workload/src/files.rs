@@ -31,7 +31,7 @@ mod mapping;
 mod tally;
 mod write;
 
-pub use write::{Made, make};
+pub use write::{WrittenTree, make};
 
 use crate::mix::Mix;
 use crate::trace::TraceReader;
@@ -39,20 +39,20 @@ use crate::{WorkloadError, wrong};
 
 /// Limits of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct TreeLimits {
     /// Maximum bytes of all files together. Default 10 GiB.
     pub bytes: u64,
     /// Maximum number of targets. Default 1,000,000.
     pub files: usize,
 }
 
-impl Default for Limits {
+impl Default for TreeLimits {
     fn default() -> Self {
-        Limits { bytes: 10 << 30, files: 1_000_000 }
+        TreeLimits { bytes: 10 << 30, files: 1_000_000 }
     }
 }
 
-impl Limits {
+impl TreeLimits {
     fn too_many(&self) -> WorkloadError {
         let limit = self.files;
         wrong(format!(
@@ -107,7 +107,7 @@ pub struct Tree {
 
 impl Tree {
     /// Makes the tree of a mix.
-    pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, WorkloadError> {
+    pub fn of_mix(mix: &Mix, limits: &TreeLimits) -> Result<Tree, WorkloadError> {
         let wanted: Vec<_> = mix
             .documents
             .iter()
@@ -116,13 +116,13 @@ impl Tree {
         if wanted.len() > limits.files {
             return Err(limits.too_many());
         }
-        Tree::of(wanted)
+        Tree::new(wanted)
     }
 
     /// Reads a log to its end and makes its tree.
-    pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, WorkloadError> {
+    pub fn of_trace(reader: &mut TraceReader, limits: &TreeLimits) -> Result<Tree, WorkloadError> {
         let tallies = tally::Tallies::read(reader, limits)?;
-        let mut tree = Tree::of(tallies.existing())?;
+        let mut tree = Tree::new(tallies.existing())?;
         tree.requests = tallies.requests;
         tree.requests_of_other_size = tallies.requests_of_other_size();
         tree.of_uncertain_size = tallies.of_uncertain_size();
@@ -130,7 +130,7 @@ impl Tree {
         Ok(tree)
     }
 
-    fn of(wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Result<Tree, WorkloadError> {
+    fn new(wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Result<Tree, WorkloadError> {
         if wanted.is_empty() {
             return Err(wrong("there is no file to make: no document has a known size"));
         }

@@ -15,7 +15,7 @@ mod popularity;
 mod surge;
 mod webstone;
 
-pub use classes::SizeClasses;
+pub use classes::MixClasses;
 pub use fit::{Interval, SizeFit};
 pub use gather::LogDocuments;
 pub use hybrid::HybridSizes;
@@ -46,7 +46,7 @@ pub struct Mix {
     /// The documents. Not empty.
     pub documents: Vec<Document>,
     /// Boundaries for results by size.
-    pub classes: SizeClasses,
+    pub classes: MixClasses,
 }
 
 impl Mix {

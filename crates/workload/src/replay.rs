@@ -41,10 +41,10 @@ mod shape;
 mod split;
 mod spread;
 
-pub use connections::Grouping;
+pub use connections::ConnectionGrouping;
 pub use order::Disorder;
 pub use plan::{Plan, PlanCounts};
-pub use shape::Shape;
+pub use shape::LogShape;
 pub use split::split;
 
 use record::Share;
@@ -53,9 +53,9 @@ use record::Share;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayOptions {
     /// When requests are sent.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// The requests that share a connection.
-    pub grouping: Grouping,
+    pub grouping: ConnectionGrouping,
     /// The share of the clients in this plan. All shares of a log have the same start time.
     pub share: Share,
     /// Log time of the plan's start, if the log is a part of another ([`split()`]). Otherwise the plan starts at its
@@ -79,8 +79,8 @@ pub struct ReplayOptions {
 impl Default for ReplayOptions {
     fn default() -> Self {
         ReplayOptions {
-            pace: Pace::Original { speed: 1.0 },
-            grouping: Grouping::IdleGap { limit_ns: 15_000_000_000 },
+            pace: ReplayPace::Original { speed: 1.0 },
+            grouping: ConnectionGrouping::IdleGap { limit_ns: 15_000_000_000 },
             share: Share::WHOLE,
             origin_ns: None,
             has_host: false,
@@ -94,7 +94,7 @@ impl Default for ReplayOptions {
 
 /// When requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// At their times in the log, `speed` times as fast (2 = in half the time).
     Original {
         /// Positive and finite.

@@ -29,9 +29,9 @@ mod template;
 mod w3c;
 
 pub(crate) use escape::{hex, is_hex};
-pub use format::Format;
-pub use reader::{Counts, TraceReader};
-pub use rejected::{Reason, Rejected, RejectedLine};
+pub use format::LogFormat;
+pub use reader::{LogCounts, TraceReader};
+pub use rejected::{RejectReason, Rejected, RejectedLine};
 
 /// One request of a log, borrowed from the reader until the next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub enum SizeMeaning {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Raw<'a> {
+pub(crate) struct RawFields<'a> {
     client: &'a [u8],
     time_ns: i64,
     resolution_ns: u64,
@@ -88,13 +88,13 @@ pub(crate) struct Raw<'a> {
     bytes: Option<u64>,
 }
 
-impl Raw<'_> {
+impl RawFields<'_> {
     /// Returns an error unless there is a client and a request.
-    pub(crate) fn checked(self) -> Result<Self, Reason> {
+    pub(crate) fn checked(self) -> Result<Self, RejectReason> {
         match self {
-            Raw { client: [], .. } => Err(Reason::Client),
-            Raw { target: [], .. } => Err(Reason::NoRequest),
-            Raw { method, .. } if !clf::is_method(method) => Err(Reason::Request),
+            RawFields { client: [], .. } => Err(RejectReason::Client),
+            RawFields { target: [], .. } => Err(RejectReason::NoRequest),
+            RawFields { method, .. } if !clf::is_method(method) => Err(RejectReason::Request),
             whole => Ok(whole),
         }
     }

@@ -5,7 +5,7 @@ use crate::account::{self, AccountLevel, WaitLevel};
 use crate::point::good_per_sec;
 use crate::predict::usl::{self, Usl};
 use crate::within::{Visit, visits};
-use crate::zones::{self, Full};
+use crate::zones::{self, FullResource};
 use record::units::percent;
 use record::{Axis, Criteria, Estimate, Point};
 use serde::Serialize;
@@ -79,10 +79,14 @@ fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
     let its = if cpus == 1.0 { "its CPU is" } else { "its CPUs are" };
     let account = account::level(cpus, points);
     let why = match (level.full(criteria.saturation_ratio), account.as_ref().and_then(longest_wait)) {
-        (Some(Full::Cpus(_)), _) => return format!("{its} full ({busy} busy)"),
-        (Some(Full::CrowdedCpus(_)), _) => return format!("{its} full, much of it with other work ({busy} busy)"),
-        (Some(Full::Quota(_)), _) => "its limit of CPU time is used up".into(),
-        (Some(Full::Thread(_)), _) => "one thread is full: more threads or workers would use the other CPUs".into(),
+        (Some(FullResource::Cpus(_)), _) => return format!("{its} full ({busy} busy)"),
+        (Some(FullResource::CrowdedCpus(_)), _) => {
+            return format!("{its} full, much of it with other work ({busy} busy)");
+        }
+        (Some(FullResource::Quota(_)), _) => "its limit of CPU time is used up".into(),
+        (Some(FullResource::Thread(_)), _) => {
+            "one thread is full: more threads or workers would use the other CPUs".into()
+        }
         (None, Some(wait)) => format!("{:.1} threads wait for {} ({})", wait.threads, wait.kind.word(), wait.place),
         (None, None) => "what the server waits for was not seen".into(),
     };
@@ -141,7 +145,7 @@ mod tests {
         let mut points = Vec::new();
         for repeat in 1..=3 {
             for (cpus, busy) in steps {
-                let mut point = Point::of(Sweep::Axis, repeat, 64, Pace::Closed);
+                let mut point = Point::new(Sweep::Axis, repeat, 64, Pace::Closed);
                 point.index = points.len() as u32;
                 point.axis = Some(AxisPlace { axis: Axis::Cpus, value: *cpus, slowed: None });
                 let rate = law.throughput(*cpus) * (1.0 + 0.1 * f64::from(repeat));

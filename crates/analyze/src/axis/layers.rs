@@ -9,10 +9,10 @@ use record::{Criteria, Estimate, Point, names};
 use serde::Serialize;
 
 /// A layer's name in tables, its name in figures, and the figure of its CPU time.
-type Named = (&'static str, &'static str, &'static str);
+type LayerNames = (&'static str, &'static str, &'static str);
 
 /// Columns of the table, from the server's own code down to the device.
-pub(crate) const LAYERS: [Named; 8] = [
+pub(crate) const LAYERS: [LayerNames; 8] = [
     ("User", "user", names::PACKET_USER),
     ("System Call", "system_call", names::PACKET_SYSTEM_CALL),
     ("TCP", "tcp", names::PACKET_TCP),
@@ -214,7 +214,7 @@ mod tests {
             axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64, slowed: None }),
             duration_ns: 1_000_000_000,
             figures,
-            ..Point::of(Sweep::Axis, repeat, connections, Pace::Closed)
+            ..Point::new(Sweep::Axis, repeat, connections, Pace::Closed)
         }
     }
 

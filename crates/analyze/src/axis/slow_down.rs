@@ -56,8 +56,14 @@ impl Effect {
     }
 }
 
-/// Added time, effect relative to the baseline of the same repeat, and weight.
-type Pair = (f64, f64, f64);
+/// The effect of a delay in one repeat.
+#[derive(Clone)]
+struct WeightedEffect {
+    added_us: f64,
+    /// Difference to the baseline of the same repeat.
+    change: f64,
+    weight: f64,
+}
 
 pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
     let reached = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED));
@@ -106,20 +112,23 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
 }
 
 /// The pairs of each repeat: each delay with the baseline.
-fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<f64>) -> Vec<Vec<Pair>> {
+fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<f64>) -> Vec<Vec<WeightedEffect>> {
     let delay = |point: &Point| point.axis.map_or(0, |place| place.value.to_bits());
     let mut by_delay: BTreeMap<u64, Vec<&Point>> = BTreeMap::new();
     for point in slowed {
         by_delay.entry(delay(point)).or_default().push(point);
     }
     let plain = within::visits(plain, read);
-    let mut repeats: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
+    let mut repeats: BTreeMap<u32, Vec<WeightedEffect>> = BTreeMap::new();
     for points in by_delay.values() {
         let added = within::visits(points, |point| point.value(names::SLOW_ADDED));
         let slowed = within::visits(points, |point| read(point).filter(|_| point.value(names::SLOW_ADDED).is_some()));
         for pair in within::paired(&plain, &slowed).pairs {
-            let added = added.get(&pair.repeat).map(|added| added.value);
-            let found = added.map(|added| (added, pair.after - pair.before, pair.weight));
+            let found = added.get(&pair.repeat).map(|added| WeightedEffect {
+                added_us: added.value,
+                change: pair.after - pair.before,
+                weight: pair.weight,
+            });
             repeats.entry(pair.repeat).or_default().extend(found);
         }
     }
@@ -127,19 +136,19 @@ fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<
 }
 
 /// Least-squares slope through the origin.
-fn line(repeats: &[Vec<Pair>]) -> Option<f64> {
+fn line(repeats: &[Vec<WeightedEffect>]) -> Option<f64> {
     let pairs = || repeats.iter().flatten();
-    let squares: f64 = pairs().map(|(x, _, weight)| weight * x * x).sum();
-    (squares > 0.0).then(|| pairs().map(|(x, y, weight)| weight * x * y).sum::<f64>() / squares)
+    let squares: f64 = pairs().map(|pair| pair.weight * pair.added_us.powi(2)).sum();
+    (squares > 0.0).then(|| pairs().map(|pair| pair.weight * pair.added_us * pair.change).sum::<f64>() / squares)
 }
 
 /// The quadratic term of y = a x + b x^2 at x = `most`.
-fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
-    let sum = |power: i32, of: fn(&Pair) -> f64| -> f64 {
-        repeats.iter().flatten().map(|pair| pair.2 * (pair.0 / most).powi(power) * of(pair)).sum()
+fn bend(repeats: &[Vec<WeightedEffect>], most: f64) -> Option<f64> {
+    let sum = |power: i32, of: fn(&WeightedEffect) -> f64| -> f64 {
+        repeats.iter().flatten().map(|pair| pair.weight * (pair.added_us / most).powi(power) * of(pair)).sum()
     };
     let (x2, x3, x4) = (sum(2, |_| 1.0), sum(3, |_| 1.0), sum(4, |_| 1.0));
-    let (xy, x2y) = (sum(1, |pair| pair.1), sum(2, |pair| pair.1));
+    let (xy, x2y) = (sum(1, |pair| pair.change), sum(2, |pair| pair.change));
     let determinant = x2 * x4 - x3 * x3;
     // This needs two different delays.
     (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
@@ -148,9 +157,9 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
 /// The bootstrap interval, widened by the ratio of Student's quantile to the normal one, because it is too narrow
 /// with few repeats.
 fn interval(
-    repeats: &[Vec<Pair>],
+    repeats: &[Vec<WeightedEffect>],
     criteria: &Criteria,
-    of: impl Fn(&[Vec<Pair>]) -> Option<f64>,
+    of: impl Fn(&[Vec<WeightedEffect>]) -> Option<f64>,
 ) -> Option<(f64, f64)> {
     let confidence = criteria.confidence_ratio;
     let ((low, high), middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);
@@ -160,12 +169,12 @@ fn interval(
     Some((end(low), end(high)))
 }
 
-fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Estimate> {
+fn slope(repeats: &[Vec<WeightedEffect>], criteria: &Criteria) -> Option<Estimate> {
     let found = interval(repeats, criteria, line);
     Some(Estimate::new(line(repeats)?, found, criteria.confidence_ratio, repeats.len()))
 }
 
-fn is_linear(repeats: &[Vec<Pair>], most: f64, criteria: &Criteria) -> Option<bool> {
+fn is_linear(repeats: &[Vec<WeightedEffect>], most: f64, criteria: &Criteria) -> Option<bool> {
     if repeats.len() < 3 {
         return None;
     }

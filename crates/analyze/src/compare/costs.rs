@@ -2,8 +2,8 @@
 //! measured. Each load has the same weight, whatever the number of its requests. So a run that measured one load
 //! longer does not look like a changed server.
 
-use super::pooled::{Common, pooled};
-use super::{Level, levels, same_load};
+use super::pooled::{CommonLoad, pooled};
+use super::{PointsAtLoad, levels, same_load};
 use crate::growth::{CpuChange, LAYERS, function_names, function_us};
 use crate::profile::why_no_stacks;
 use crate::within;
@@ -28,9 +28,9 @@ pub struct Costs {
 /// Compares the costs of a request in two runs.
 pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     let (of_a, of_b) = (levels(a), levels(b));
-    let matched: Vec<(&Level<'_>, &Level<'_>)> =
+    let matched: Vec<(&PointsAtLoad<'_>, &PointsAtLoad<'_>)> =
         of_a.iter().filter_map(|level| Some((level, of_b.iter().find(|other| same_load(level.0, other.0))?))).collect();
-    let pairs: Vec<Pair<'_>> = matched.iter().map(|(a, b)| (a.1.as_slice(), b.1.as_slice())).collect();
+    let pairs: Vec<PointPair<'_>> = matched.iter().map(|(a, b)| (a.1.as_slice(), b.1.as_slice())).collect();
     let layer = |(word, name): &(&str, &'static str)| cost(word, &pairs, confidence, |point| point.value(name));
     let function = |name: &str| cost(name, &pairs, confidence, |point| function_us(point, name));
     let names = function_names(pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).copied());
@@ -39,19 +39,25 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
 }
 
-type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
-type Both = (Folded, Folded);
+type PointPair<'a> = (&'a [&'a Point], &'a [&'a Point]);
+type FoldedPair = (Folded, Folded);
 
-fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<CpuChange> {
-    let common = |(a, b): &Pair<'_>| Common { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
-    let known: Vec<Common<()>> =
+fn cost(
+    name: &str,
+    pairs: &[PointPair<'_>],
+    confidence: f64,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> Option<CpuChange> {
+    let common =
+        |(a, b): &PointPair<'_>| CommonLoad { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
+    let known: Vec<CommonLoad<()>> =
         pairs.iter().map(common).filter(|one| !one.a.is_empty() && !one.b.is_empty()).collect();
     let all = pooled(&known, false)?;
     Some(CpuChange { name: name.to_string(), from_us: all.a, to_us: all.b, difference_us: all.difference(confidence) })
 }
 
-fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String> {
-    let loads: Vec<Both> = pairs
+fn stacks((a, b): (&RunDir, &RunDir), pairs: &[PointPair<'_>]) -> Result<FoldedPair, String> {
+    let loads: Vec<FoldedPair> = pairs
         .iter()
         .map(|(of_a, of_b)| (per_request(a, of_a), per_request(b, of_b)))
         .filter(|(a, b)| !a.0.is_empty() && !b.0.is_empty())
@@ -66,7 +72,7 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
         return Err(if why.is_empty() { none_in_common() } else { why.join("; ") });
     }
     let count = loads.len() as u64;
-    let whole = |side: fn(&Both) -> &Folded| {
+    let whole = |side: fn(&FoldedPair) -> &Folded| {
         let mut sums: BTreeMap<Vec<String>, u64> = BTreeMap::new();
         for (frames, counts) in loads.iter().flat_map(|both| &side(both).0) {
             *sums.entry(frames.clone()).or_default() += counts;
@@ -77,7 +83,7 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
 }
 
 /// Gives the programs of two different servers the same name, so that the kernel's work below them is compared.
-fn under_one_root(a: Folded, b: Folded) -> Both {
+fn under_one_root(a: Folded, b: Folded) -> FoldedPair {
     let is_program = |name: &String| !name.starts_with('[');
     let roots = |folded: &Folded| -> BTreeSet<String> {
         folded.0.keys().filter_map(|frames| frames.first()).filter(|name| is_program(name)).cloned().collect()

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// A figure's values, or their logarithms, at one load in both runs, by repeat.
 #[derive(Debug, Clone)]
-pub(super) struct Common<K> {
+pub(super) struct CommonLoad<K> {
     /// The load.
     pub at: K,
     pub a: BTreeMap<u32, Visit>,
@@ -19,40 +19,47 @@ pub(super) struct Common<K> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct PointValue {
     load: usize,
     repeat: u32,
     value: f64,
     weight: f64,
 }
 
-/// A mean with its standard error and degrees of freedom. One repeat has no error.
+/// A standard error with its degrees of freedom.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Mean {
+pub(super) struct StandardError {
     pub value: f64,
-    pub error: Option<(f64, f64)>,
+    pub freedom: f64,
+}
+
+/// A mean with its error. One repeat has none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct RepeatMean {
+    pub value: f64,
+    pub error: Option<StandardError>,
     pub repeats: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Pooled {
+pub(super) struct PooledChange {
     pub a: f64,
     pub b: f64,
-    pub change: Mean,
+    pub change: RepeatMean,
     /// Points that did not count.
     pub left_out: u64,
 }
 
-impl Mean {
+impl RepeatMean {
     /// The mean with its interval.
     pub fn estimate(&self, confidence: f64) -> Estimate {
-        let reach = self.error.and_then(|(error, freedom)| Some(student(confidence, freedom)? * error));
+        let reach = self.error.and_then(|error| Some(student(confidence, error.freedom)? * error.value));
         let ends = reach.map(|reach| (self.value - reach, self.value + reach));
         Estimate::new(self.value, ends, confidence, self.repeats)
     }
 }
 
-impl Pooled {
+impl PooledChange {
     /// B - A with its interval.
     pub fn difference(&self, confidence: f64) -> Estimate {
         Estimate { left_out: self.left_out, ..self.change.estimate(confidence) }
@@ -64,7 +71,7 @@ impl Pooled {
     }
 }
 
-fn mean(readings: &[Reading]) -> Option<Mean> {
+fn mean(readings: &[PointValue]) -> Option<RepeatMean> {
     let whole: f64 = readings.iter().map(|one| one.weight).sum();
     if whole <= 0.0 {
         return None;
@@ -82,37 +89,39 @@ fn mean(readings: &[Reading]) -> Option<Mean> {
         let powers = |power: i32| by_repeat.values().map(|(_, weight)| weight.powi(power)).sum::<f64>();
         // The number of equally weighted repeats with the same information.
         let worth = powers(2).powi(2) / powers(4);
-        ((squares * repeats / (repeats - 1.0)).sqrt() / whole, (worth - 1.0).max(1.0))
+        let value = (squares * repeats / (repeats - 1.0)).sqrt() / whole;
+        StandardError { value, freedom: (worth - 1.0).max(1.0) }
     });
-    Some(Mean { value, error, repeats: by_repeat.len() })
+    Some(RepeatMean { value, error, repeats: by_repeat.len() })
 }
 
 /// The difference B - A of two sides that are not paired.
-fn apart(a: Mean, b: Mean) -> Mean {
-    let error = a.error.zip(b.error).map(|((of_a, free_a), (of_b, free_b))| {
-        let variance = of_a.powi(2) + of_b.powi(2);
-        let freedom = variance.powi(2) / (of_a.powi(4) / free_a + of_b.powi(4) / free_b);
+fn unpaired_difference(a: RepeatMean, b: RepeatMean) -> RepeatMean {
+    let error = a.error.zip(b.error).map(|(a, b)| {
+        let variance = a.value.powi(2) + b.value.powi(2);
+        let freedom = variance.powi(2) / (a.value.powi(4) / a.freedom + b.value.powi(4) / b.freedom);
         // Without any scatter the difference is certain.
-        (variance.sqrt(), if freedom.is_finite() { freedom.max(1.0) } else { free_a + free_b })
+        let freedom = if freedom.is_finite() { freedom.max(1.0) } else { a.freedom + b.freedom };
+        StandardError { value: variance.sqrt(), freedom }
     });
-    Mean { value: b.value - a.value, error, repeats: a.repeats.min(b.repeats) }
+    RepeatMean { value: b.value - a.value, error, repeats: a.repeats.min(b.repeats) }
 }
 
 /// The values of both sides, relative to the middle of each load, and the mean of the middles.
-struct Sides {
-    a: Vec<Reading>,
-    b: Vec<Reading>,
+struct PooledSides {
+    a: Vec<PointValue>,
+    b: Vec<PointValue>,
     middle: f64,
     is_paired: bool,
     left_out: u64,
 }
 
-fn sides<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Sides {
-    let mut sides = Sides { a: Vec::new(), b: Vec::new(), middle: 0.0, is_paired, left_out: 0 };
+fn sides<K>(loads: &[impl Borrow<CommonLoad<K>>], is_paired: bool) -> PooledSides {
+    let mut sides = PooledSides { a: Vec::new(), b: Vec::new(), middle: 0.0, is_paired, left_out: 0 };
     let mut middles = Vec::new();
     for (load, common) in loads.iter().map(Borrow::borrow).enumerate() {
-        let reading = |repeat, value, weight| Reading { load, repeat, value, weight };
-        let of = |visits: &BTreeMap<u32, Visit>| -> Vec<Reading> {
+        let reading = |repeat, value, weight| PointValue { load, repeat, value, weight };
+        let of = |visits: &BTreeMap<u32, Visit>| -> Vec<PointValue> {
             visits.iter().map(|(repeat, visit)| reading(*repeat, visit.value, visit.weight)).collect()
         };
         let (mut of_a, mut of_b) = if is_paired {
@@ -137,38 +146,38 @@ fn sides<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Sides {
     sides
 }
 
-impl Sides {
-    fn change(&self) -> Option<Mean> {
+impl PooledSides {
+    fn change(&self) -> Option<RepeatMean> {
         if !self.is_paired {
-            return Some(apart(mean(&self.a)?, mean(&self.b)?));
+            return Some(unpaired_difference(mean(&self.a)?, mean(&self.b)?));
         }
-        let changes: Vec<Reading> =
-            self.a.iter().zip(&self.b).map(|(a, b)| Reading { value: b.value - a.value, ..*a }).collect();
+        let changes: Vec<PointValue> =
+            self.a.iter().zip(&self.b).map(|(a, b)| PointValue { value: b.value - a.value, ..*a }).collect();
         mean(&changes)
     }
 
     /// One load relative to the median of the others in the same repeat.
-    fn against_others(&self, load: usize) -> Sides {
-        let of = |side: &[Reading]| -> Vec<Reading> {
+    fn against_others(&self, load: usize) -> PooledSides {
+        let of = |side: &[PointValue]| -> Vec<PointValue> {
             let other = |repeat: u32| {
                 let others = side.iter().filter(|one| one.repeat == repeat && one.load != load);
                 weighted_median(&others.collect::<Vec<_>>(), |one| one.value, |one| one.weight)
             };
             let at_load = side.iter().filter(|one| one.load == load);
-            at_load.filter_map(|one| Some(Reading { value: one.value - other(one.repeat)?, ..*one })).collect()
+            at_load.filter_map(|one| Some(PointValue { value: one.value - other(one.repeat)?, ..*one })).collect()
         };
-        Sides { a: of(&self.a), b: of(&self.b), ..*self }
+        PooledSides { a: of(&self.a), b: of(&self.b), ..*self }
     }
 }
 
-pub(super) fn pooled<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Option<Pooled> {
+pub(super) fn pooled<K>(loads: &[impl Borrow<CommonLoad<K>>], is_paired: bool) -> Option<PooledChange> {
     let sides = sides(loads, is_paired);
-    let level = |side: &[Reading]| Some(mean(side)?.value + sides.middle);
-    Some(Pooled { a: level(&sides.a)?, b: level(&sides.b)?, change: sides.change()?, left_out: sides.left_out })
+    let level = |side: &[PointValue]| Some(mean(side)?.value + sides.middle);
+    Some(PooledChange { a: level(&sides.a)?, b: level(&sides.b)?, change: sides.change()?, left_out: sides.left_out })
 }
 
 /// The loads at which the change differs significantly from that of the others, corrected for their number.
-pub(super) fn departing<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool, confidence: f64) -> Vec<bool> {
+pub(super) fn departing<K>(loads: &[impl Borrow<CommonLoad<K>>], is_paired: bool, confidence: f64) -> Vec<bool> {
     let sides = sides(loads, is_paired);
     let corrected = 1.0 - (1.0 - confidence) / loads.len().max(1) as f64;
     let departs = |load: usize| {
@@ -191,28 +200,36 @@ mod tests {
     fn the_mean_over_loads_is_tested_like_the_mean_over_repeats() {
         // The repeats differ by 0.1, 0.2 and 0.3, each the mean of two loads.
         let loads = [
-            Common { at: 1, a: visits(&[(0, 1.0), (1, 2.0), (2, 1.5)]), b: visits(&[(0, 1.0), (1, 2.1), (2, 1.7)]) },
-            Common { at: 2, a: visits(&[(0, 5.0), (1, 6.0), (2, 5.5)]), b: visits(&[(0, 5.2), (1, 6.3), (2, 5.9)]) },
+            CommonLoad {
+                at: 1,
+                a: visits(&[(0, 1.0), (1, 2.0), (2, 1.5)]),
+                b: visits(&[(0, 1.0), (1, 2.1), (2, 1.7)]),
+            },
+            CommonLoad {
+                at: 2,
+                a: visits(&[(0, 5.0), (1, 6.0), (2, 5.5)]),
+                b: visits(&[(0, 5.2), (1, 6.3), (2, 5.9)]),
+            },
         ];
         let found = pooled(&loads, true).unwrap();
-        let (error, freedom) = found.change.error.unwrap();
+        let StandardError { value: error, freedom } = found.change.error.unwrap();
         assert!((found.change.value - 0.2).abs() < 1e-12 && found.change.repeats == 3, "{found:?}");
         assert!((error - (0.01f64 / 3.0).sqrt()).abs() < 1e-12 && (freedom - 2.0).abs() < 1e-9, "{found:?}");
         assert!((found.b - found.a - 0.2).abs() < 1e-9, "{found:?}");
         let unpaired = pooled(&loads, false).unwrap();
         assert!((unpaired.change.value - 0.2).abs() < 1e-12, "{unpaired:?}");
         assert!((unpaired.b - unpaired.a - 0.2).abs() < 1e-9, "{unpaired:?}");
-        assert!(unpaired.change.error.unwrap().0 > 2.0 * error, "their drift does not cancel: {unpaired:?}");
+        assert!(unpaired.change.error.unwrap().value > 2.0 * error, "their drift does not cancel: {unpaired:?}");
     }
 
     #[test]
     fn one_repeat_has_no_error() {
-        let loads = [Common { at: 1, a: visits(&[(0, 1.0)]), b: visits(&[(0, 1.5)]) }];
+        let loads = [CommonLoad { at: 1, a: visits(&[(0, 1.0)]), b: visits(&[(0, 1.5)]) }];
         for is_paired in [true, false] {
             assert_eq!(pooled(&loads, is_paired).unwrap().change.error, None);
             assert_eq!(departing(&loads, is_paired, 0.95), [false]);
         }
-        assert_eq!(pooled(&[] as &[Common<u32>; 0], true), None);
+        assert_eq!(pooled(&[] as &[CommonLoad<u32>; 0], true), None);
     }
 
     #[test]
@@ -224,9 +241,9 @@ mod tests {
                 let value = |(repeat, drift): (usize, &f64)| (repeat as u32, drift + by + noise(repeat));
                 visits(&drift.iter().enumerate().map(value).collect::<Vec<_>>())
             };
-            Common { at, a: side(0.0, 1), b: side(by, at * at + 2) }
+            CommonLoad { at, a: side(0.0, 1), b: side(by, at * at + 2) }
         };
-        let loads: Vec<Common<u32>> = (0..8).map(|at| load(at, if at == 5 { -0.3 } else { -0.05 })).collect();
+        let loads: Vec<CommonLoad<u32>> = (0..8).map(|at| load(at, if at == 5 { -0.3 } else { -0.05 })).collect();
         for is_paired in [true, false] {
             let found = departing(&loads, is_paired, 0.99);
             assert!(found[5] && found.iter().filter(|departs| **departs).count() == 1, "{is_paired}: {found:?}");

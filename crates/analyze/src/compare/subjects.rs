@@ -101,7 +101,8 @@ fn loads(a: &RunRecord, b: &RunRecord) -> Vec<String> {
         0 => Some("no limit".to_string()),
         limit => Some(limit.to_string()),
     };
-    let path = |run: &RunRecord| Some(run.scenario.path().map_or("not emulated".to_string(), |path| path.words()));
+    let path =
+        |run: &RunRecord| Some(run.scenario.path().map_or("not emulated".to_string(), |path| path.description()));
     let mut found: Vec<String> = [
         difference("protocol", a, b, protocol),
         difference("request", a, b, request),
@@ -203,12 +204,12 @@ fn difference<Run>(name: &str, a: &Run, b: &Run, of: impl Fn(&Run) -> Option<Str
     if a == b {
         return None;
     }
-    let [a, b] = apart(&a, &b);
+    let [a, b] = from_first_difference(&a, &b);
     Some(format!("{name} {a} (A) against {b} (B)"))
 }
 
 /// Two texts; long ones are shown from the first word that differs.
-fn apart(a: &str, b: &str) -> [String; 2] {
+fn from_first_difference(a: &str, b: &str) -> [String; 2] {
     let same = a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count();
     let skipped = same.saturating_sub(1);
     let longest = a.chars().count().max(b.chars().count());
@@ -223,14 +224,14 @@ fn apart(a: &str, b: &str) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::apart;
+    use super::from_first_difference;
 
     #[test]
     fn long_command_lines_are_quoted_from_their_first_difference() {
         let same = "server --with-a-long-option=1 --and-another-one=2 --and-a-third-one=3 -c";
-        let said = apart(&format!("{same} /a/x.conf"), &format!("{same} /b/x.conf"));
+        let said = from_first_difference(&format!("{same} /a/x.conf"), &format!("{same} /b/x.conf"));
         assert_eq!(said, ["... -c /a/x.conf", "... -c /b/x.conf"]);
-        assert_eq!(apart("nginx", "apache2"), ["nginx", "apache2"]);
-        assert!(apart(&"x".repeat(500), "y")[0].chars().count() < 80, "a path without end");
+        assert_eq!(from_first_difference("nginx", "apache2"), ["nginx", "apache2"]);
+        assert!(from_first_difference(&"x".repeat(500), "y")[0].chars().count() < 80, "a path without end");
     }
 }

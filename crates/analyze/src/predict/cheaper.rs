@@ -14,11 +14,22 @@ use record::{Pace, Point, RunDir};
 const NEAR: f64 = 0.8;
 const LISTED: usize = 5;
 
+/// A layer or function that gets cheaper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheaperPart {
+    /// Name as asked for.
+    pub name: String,
+    /// Saved share of its cost.
+    pub saved_ratio: f64,
+    /// Its cost, microseconds per request.
+    pub cost_us: f64,
+}
+
 /// Layers and functions that get cheaper, with the CPU time saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cheaper {
-    /// Parts: name of a layer or function, saved share of its cost, and cost in microseconds per request.
-    pub parts: Vec<(String, f64, f64)>,
+    /// The layers and functions.
+    pub parts: Vec<CheaperPart>,
     /// Share of a request's CPU time that all parts save together.
     pub saved_ratio: f64,
     /// Number of points used.
@@ -33,9 +44,9 @@ impl Cheaper {
     }
 
     /// Describes the assumption behind the numbers.
-    pub fn words(&self) -> String {
-        let part = |(name, share, us): &(String, f64, f64)| {
-            format!("{:.0} % of {us:.1} us of {}", share * 100.0, plain(name, 60))
+    pub fn assumption(&self) -> String {
+        let part = |part: &CheaperPart| {
+            format!("{:.0} % of {:.1} us of {}", part.saved_ratio * 100.0, part.cost_us, plain(&part.name, 60))
         };
         let parts: Vec<String> = self.parts.iter().map(part).collect();
         format!(
@@ -88,7 +99,7 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused>
             return no(unknown(name, &near));
         };
         saved_ratio += share * ratio;
-        parts.push((name.trim().to_string(), *share, cost_us));
+        parts.push(CheaperPart { name: name.trim().to_string(), saved_ratio: *share, cost_us });
     }
     Ok(Cheaper { parts, saved_ratio: saved_ratio.min(1.0), n: near.len() })
 }

@@ -1,7 +1,7 @@
 //! Chooses a model by cross-validation: each level is predicted by a model fitted to the others. A model fitted up to
 //! half the yield point must also predict everything beyond.
 
-use super::readings::{Reading, Readings, levels, typical};
+use super::readings::{ModelPoint, Readings, levels, typical};
 use super::server::{Form, Server, fit};
 use crate::Refused;
 use crate::statistics::{interval_of, median, random};
@@ -89,7 +89,7 @@ pub struct Extrapolation {
 
 /// The chosen model and the checks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub struct ModelChoice {
     /// The model fitted to all levels.
     pub server: Server,
     /// Every model's check.
@@ -100,12 +100,12 @@ pub struct Choice {
 }
 
 /// The medians of the levels.
-pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
+pub fn typicals(readings: &[ModelPoint]) -> Vec<ModelPoint> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
 
 /// The difference of errors that counts: the standard error of a level's median throughput.
-fn tie(readings: &[Reading]) -> f64 {
+fn tie(readings: &[ModelPoint]) -> f64 {
     let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
     for level in levels(readings).iter().filter(|level| level.len() > 1) {
         let logs: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec.ln()).collect();
@@ -125,7 +125,7 @@ fn is_near(error: f64, least: f64, tie: f64) -> bool {
 
 /// Fits the model with the smallest error; of those within the scatter, the one with the fewest parameters. The law
 /// of throughput is chosen only if it is clearly better than every queueing model.
-pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, Refused> {
+pub fn choose(readings: &[ModelPoint], cpus: f64) -> Result<ModelChoice, Refused> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
     let checks: Vec<Check> = Form::ALL.into_iter().map(|form| check(form, &levels, cpus)).collect();
@@ -141,11 +141,11 @@ pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, Refused> {
     let law = law.filter(|law| queue.is_none_or(|queue| !is_near(of_rate(queue), of_rate(law), tie)));
     let fitted = |check: &Check| fit(check.form, &levels, cpus, EVALUATIONS * 5);
     match law.or(queue).and_then(fitted) {
-        Some(server) if server.form == Form::Usl => Ok(Choice { server, checks, alike: Vec::new() }),
+        Some(server) if server.form == Form::Usl => Ok(ModelChoice { server, checks, alike: Vec::new() }),
         Some(server) => {
             let alike = near.iter().filter(|check| check.form != server.form).filter_map(|check| fitted(check));
             let alike = std::iter::once(server).chain(alike).collect();
-            Ok(Choice { server, checks, alike })
+            Ok(ModelChoice { server, checks, alike })
         }
         None => {
             let best = checks.iter().filter_map(|check| Some((check.median_error_ratio?, check)));
@@ -170,7 +170,7 @@ pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, Refused> {
 }
 
 /// Refuses too few levels, and levels at a single load.
-pub fn enough(levels: &[Reading], kind: &str) -> Result<(), Refused> {
+pub fn enough(levels: &[ModelPoint], kind: &str) -> Result<(), Refused> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
@@ -194,12 +194,12 @@ pub(super) fn too_few(found: usize, kind: &str) -> Refused {
     Refused(format!("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find"))
 }
 
-fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
+fn check(form: Form, levels: &[ModelPoint], cpus: f64) -> Check {
     let mut errors: Vec<(f64, f64)> = Vec::new();
     let mut demands: Vec<f64> = Vec::new();
     let (mut failed, mut limited) = (0, 0);
     for left in 0..levels.len() {
-        let others: Vec<Reading> =
+        let others: Vec<ModelPoint> =
             levels.iter().enumerate().filter(|(at, _)| *at != left).map(|(_, level)| *level).collect();
         match fit(form, &others, cpus, EVALUATIONS) {
             Some(server) => {
@@ -247,7 +247,7 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
 /// Forms by how well they extrapolate, best first. The error is that of fits to the lowest levels at the higher
 /// levels. Below saturation forms differ only in the demand. The simplest form within a tenth of the best comes
 /// first.
-fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
+fn farsighted(low: &[ModelPoint], cpus: f64) -> Vec<(f64, Form)> {
     /// Forms that loads far below saturation can distinguish.
     const FORMS: [Form; 10] = [
         Form::Constant,
@@ -300,7 +300,7 @@ pub fn extrapolate(
     let (cpus, gain) = (readings.parallel_cpus, readings.criteria.elastic_gain_ratio);
     let yields = measured_yield.or(predicted_yield)?;
     let levels = typicals(&readings.closed);
-    let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
+    let (low, beyond): (Vec<ModelPoint>, Vec<ModelPoint>) = levels.iter().partition(|level| level.load <= yields / 2.0);
     let mut found = Extrapolation {
         levels: low.len(),
         up_to_load: low.last().map_or(0.0, |level| level.load),
@@ -327,7 +327,7 @@ pub fn extrapolate(
     found.demand_range_s = range(as_good.iter().map(|server| cpus / server.capacity_per_sec(0.0)));
     found.most_busy_ratio = range(low.iter().map(|level| level.busy_cpus / cpus)).map(|(_, most)| most);
     let server = fit(form, &low, cpus, EVALUATIONS * 5)?;
-    let predicted = |level: &Reading| server.closed(level.load, level.cold).throughput_per_sec;
+    let predicted = |level: &ModelPoint| server.closed(level.load, level.cold).throughput_per_sec;
     (found.form, found.server) = (Some(form), Some(server));
     found.beyond = beyond.iter().map(|level| (level.load, level.throughput_per_sec, predicted(level))).collect();
     let errors: Vec<f64> =
@@ -357,7 +357,7 @@ pub fn extrapolate(
 
 /// Servers fitted to resampled points, drawn with replacement within each level. A level with one point is moved by
 /// the scatter of the others. Deterministic.
-pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec<Server> {
+pub fn resampled(readings: &[ModelPoint], server: &Server, resamples: usize) -> Vec<Server> {
     let groups = levels(readings);
     let mut random = random(SEED);
     let scatter: Vec<f64> = groups
@@ -369,11 +369,11 @@ pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec
         .collect();
     (0..resamples)
         .filter_map(|_| {
-            let drawn: Vec<Reading> = groups
+            let drawn: Vec<ModelPoint> = groups
                 .iter()
                 .map(|level| {
                     let mut pick = || level[random.random_range(0..level.len())];
-                    let drawn: Vec<Reading> = (0..level.len()).map(|_| pick()).collect();
+                    let drawn: Vec<ModelPoint> = (0..level.len()).map(|_| pick()).collect();
                     let mut middle = typical(&drawn);
                     if level.len() == 1 && !scatter.is_empty() {
                         middle.throughput_per_sec *= scatter[random.random_range(0..scatter.len())].exp();

@@ -1,13 +1,13 @@
 //! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate. Banga
 //! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change on the way.
 
-use super::readings::{Reading, levels, typical};
+use super::readings::{ModelPoint, levels, typical};
 use super::regression::{Line, line};
 use crate::statistics::mean_estimate;
 use record::Estimate;
 use serde::Serialize;
 
-type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
+type CpuPart<'a> = (&'static str, &'a dyn Fn(&ModelPoint) -> Option<f64>);
 
 /// Service demand of one resource at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -21,8 +21,8 @@ pub struct Demand {
 }
 
 /// Demands of each resource at each load of one sweep.
-pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
-    let resources: [Part<'_>; 3] = [
+pub fn demands(readings: &[ModelPoint], confidence: f64) -> Vec<Demand> {
+    let resources: [CpuPart<'_>; 3] = [
         ("cpu", &|r| Some(r.demand_s)),
         ("user", &|r| Some(r.user_cpus? / r.throughput_per_sec)),
         ("kernel", &|r| Some(r.kernel_cpus? / r.throughput_per_sec)),
@@ -49,13 +49,13 @@ pub struct Regression {
 }
 
 /// Fits lines to the points below saturation; none with fewer than three loads.
-pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence: f64) -> Vec<Regression> {
-    let elastic: Vec<Reading> =
+pub fn regressions(readings: &[ModelPoint], cpus: f64, saturation: f64, confidence: f64) -> Vec<Regression> {
+    let elastic: Vec<ModelPoint> =
         readings.iter().copied().filter(|r| !r.failed && r.busy_cpus < saturation * cpus).collect();
     if levels(&elastic).len() < 3 {
         return Vec::new();
     }
-    let parts: [Part<'_>; 3] =
+    let parts: [CpuPart<'_>; 3] =
         [("idle", &|r| Some(cpus - r.busy_cpus)), ("user", &|r| r.user_cpus), ("kernel", &|r| r.kernel_cpus)];
     parts
         .into_iter()
@@ -70,7 +70,7 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
 /// Shape of the response time's distribution, below or at saturation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Shape {
-    /// Mean response time over [`Reading::cycle_s`].
+    /// Mean response time over [`ModelPoint::cycle_s`].
     pub mean: f64,
     /// p50 over the mean.
     pub p50: f64,
@@ -79,11 +79,11 @@ pub struct Shape {
 }
 
 /// The shape at the measured levels on the given side of saturation; of all levels if that side has none.
-pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, wanted: bool) -> Option<Shape> {
-    let all: Vec<Reading> = levels(readings).iter().map(|level| typical(level)).collect();
-    let same: Vec<&Reading> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();
+pub fn shape(readings: &[ModelPoint], is_saturated: impl Fn(&ModelPoint) -> bool, wanted: bool) -> Option<Shape> {
+    let all: Vec<ModelPoint> = levels(readings).iter().map(|level| typical(level)).collect();
+    let same: Vec<&ModelPoint> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();
     let chosen = if same.is_empty() { all.iter().collect() } else { same };
-    let ratio = |part: fn(&Reading) -> Option<f64>| {
+    let ratio = |part: fn(&ModelPoint) -> Option<f64>| {
         let ratios = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?));
         crate::statistics::median(ratios)
     };

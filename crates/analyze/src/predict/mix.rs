@@ -7,7 +7,7 @@
 //! thousand times larger than the others.
 
 use super::check::typicals;
-use super::readings::{Reading, read};
+use super::readings::{ModelPoint, read};
 use crate::Refused;
 use nalgebra::{DMatrix, DVector};
 use record::text::plain;
@@ -31,16 +31,16 @@ pub struct Mix {
 }
 
 /// The classes' mean shares in the closed loop of a run, and the demand of a request at loads that all runs measured.
-struct Row {
+struct RunMix {
     labels: Vec<String>,
     shares: Vec<f64>,
-    levels: Vec<Reading>,
+    levels: Vec<ModelPoint>,
 }
 
 /// The cost of the asked mix. Classes are named by label, or by number from 1 on.
 pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused> {
     let no = |words: String| Err(Refused(words));
-    let rows = runs.iter().map(row).collect::<Result<Vec<Row>, _>>()?;
+    let rows = runs.iter().map(row).collect::<Result<Vec<RunMix>, _>>()?;
     let Some(first) = rows.first() else { return no("no run was given".into()) };
     let labels = &first.labels;
     if labels.is_empty() || rows.iter().any(|row| row.labels != *labels) {
@@ -101,7 +101,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
     Ok(Mix { classes, demand_ratio })
 }
 
-fn row(run: &RunDir) -> Result<Row, Refused> {
+fn row(run: &RunDir) -> Result<RunMix, Refused> {
     let levels = typicals(&read(std::slice::from_ref(run))?.closed);
     let mut labels: Vec<String> = Vec::new();
     let mut counts: Vec<f64> = Vec::new();
@@ -117,10 +117,10 @@ fn row(run: &RunDir) -> Result<Row, Refused> {
     }
     let all: f64 = counts.iter().sum();
     let shares = counts.iter().map(|count| if all > 0.0 { count / all } else { 0.0 }).collect();
-    Ok(Row { labels, shares, levels })
+    Ok(RunMix { labels, shares, levels })
 }
 
-fn demand_in_common(row: &Row, rows: &[Row]) -> Option<f64> {
+fn demand_in_common(row: &RunMix, rows: &[RunMix]) -> Option<f64> {
     let is_common = |load: f64| rows.iter().all(|other| other.levels.iter().any(|level| level.load == load));
     let demands = row.levels.iter().filter(|level| is_common(level.load)).map(|level| level.demand_s);
     crate::statistics::median(demands)

@@ -2,13 +2,13 @@
 //! refused.
 
 use super::cheaper::Cheaper;
-use super::check::{Choice, interval, typicals};
+use super::check::{ModelChoice, interval, typicals};
 use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{Reading, Readings};
-use super::server::{Form, Server, State, first};
+use super::readings::{ModelPoint, Readings};
+use super::server::{Form, LoadedServer, Server, first};
 use crate::Refused;
 use record::Estimate;
 use record::units::{count, format_si, percent};
@@ -76,14 +76,14 @@ pub struct Answer {
 
 /// Costs by which the asked requests differ from the measured ones.
 #[derive(Debug, Default)]
-pub struct Costs {
+pub struct CostEffect {
     /// Another mix.
     pub mix: Option<Mix>,
     /// Cheaper layers and functions.
     pub cheaper: Option<Cheaper>,
 }
 
-impl Costs {
+impl CostEffect {
     /// Demand of a request in the asked mix, relative to a measured one.
     fn mix_ratio(&self) -> f64 {
         self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio)
@@ -105,17 +105,17 @@ impl Costs {
                 classes.join(", ")
             )
         });
-        of_mix.chain(self.cheaper.iter().map(Cheaper::words)).collect()
+        of_mix.chain(self.cheaper.iter().map(Cheaper::assumption)).collect()
     }
 }
 
 /// Answers a question with the chosen model; the `resampled` servers give the intervals.
 pub fn answer(
     readings: &Readings,
-    choice: &Choice,
+    choice: &ModelChoice,
     resampled: &[Server],
     question: &Question,
-    costs: &Costs,
+    costs: &CostEffect,
 ) -> Result<Answer, Refused> {
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
@@ -189,7 +189,7 @@ pub fn answer(
     })
 }
 
-pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &State, ratio: f64) -> Option<Shape> {
+pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &LoadedServer, ratio: f64) -> Option<Shape> {
     let is_full = server.is_full(state.throughput_per_sec, state.utilisation * server.cpus, ratio);
     shapes[usize::from(is_full)]
 }
@@ -198,12 +198,12 @@ struct Situation<'a> {
     readings: &'a Readings,
     question: &'a Question,
     shapes: [Option<Shape>; 2],
-    costs: &'a Costs,
+    costs: &'a CostEffect,
 }
 
 pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2] {
     let ratio = readings.criteria.saturation_ratio;
-    let is_full = |reading: &Reading| server.is_full(reading.throughput_per_sec, reading.busy_cpus, ratio);
+    let is_full = |reading: &ModelPoint| server.is_full(reading.throughput_per_sec, reading.busy_cpus, ratio);
     [false, true].map(|wanted| shape(&readings.closed, is_full, wanted))
 }
 
@@ -222,8 +222,9 @@ impl Situation<'_> {
     }
 
     fn rate(&self) -> Option<f64> {
-        let highest =
-            |readings: &[Reading]| typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
+        let highest = |readings: &[ModelPoint]| {
+            typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
+        };
         match self.question.rate? {
             Rate::PerSec(rate) => Some(rate),
             Rate::Times(times) => Some(times * highest(&self.readings.closed).max(highest(&self.readings.open))),

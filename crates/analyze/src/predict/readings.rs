@@ -13,7 +13,7 @@ const OTHERS_CPUS: f64 = 0.1;
 
 /// A point in the models' form.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Reading {
+pub struct ModelPoint {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
     /// Requests in flight on each connection.
@@ -44,7 +44,7 @@ pub struct Reading {
     pub failed: bool,
 }
 
-impl Reading {
+impl ModelPoint {
     /// Time from one request to the next in the same place of a closed loop, seconds (Little's law): the response
     /// time, and the client's time until it sends again (connecting).
     pub fn cycle_s(&self) -> f64 {
@@ -56,9 +56,9 @@ impl Reading {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings {
     /// Closed loop, by ascending load.
-    pub closed: Vec<Reading>,
+    pub closed: Vec<ModelPoint>,
     /// Open loop, by ascending load.
-    pub open: Vec<Reading>,
+    pub open: Vec<ModelPoint>,
     /// The number of CPUs that the server can keep busy at once.
     pub parallel_cpus: f64,
     /// The server's CPU limit, in CPUs.
@@ -66,7 +66,7 @@ pub struct Readings {
     /// Whether connections end after some requests, so that connecting takes round trips, too.
     pub reconnects: bool,
     /// The threads or processes that do the work, if there are fewer of them than CPUs, or only one.
-    pub workers: Option<Workers>,
+    pub workers: Option<WorkerCount>,
     /// CPUs used by other work, median over the points.
     pub others_cpus: f64,
     /// The criteria of the first run.
@@ -77,7 +77,7 @@ pub struct Readings {
 
 /// Threads that do the work, or processes that run one thread at a time. Each uses at most one CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Workers {
+pub struct WorkerCount {
     /// Number of the workers.
     pub count: f64,
     /// Kind of worker: `thread` or `process`.
@@ -226,7 +226,7 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> 
     Ok(doubts)
 }
 
-fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
+fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<WorkerCount> {
     /// Threads with at most this share of a worker's CPU time do not count as workers.
     const BESIDE: f64 = 0.25;
     /// A worker this busy would share its work with others, if there were any.
@@ -259,7 +259,7 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
         }
         count
     };
-    (count < cpus || count == 1.0).then_some(Workers { count, kind })
+    (count < cpus || count == 1.0).then_some(WorkerCount { count, kind })
 }
 
 /// CPUs that the server may use: the maximum over the points.
@@ -273,7 +273,7 @@ fn reading(
     cpus: f64,
     others_cpus: f64,
     criteria: &Criteria,
-) -> Result<Option<(bool, Reading)>, Refused> {
+) -> Result<Option<(bool, ModelPoint)>, Refused> {
     let checked = |name: &'static str| match point.value(name) {
         Some(value) if !(value.is_finite() && value >= 0.0) => {
             let (run, index) = (run.path.display(), point.index);
@@ -304,7 +304,7 @@ fn reading(
     }
     let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
     let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * completed);
-    let reading = Reading {
+    let reading = ModelPoint {
         load,
         in_flight: in_flight(&run.record).into(),
         is_in_order: run.record.scenario.load().is_none_or(|load| load.protocol.answers_in_order()),
@@ -321,7 +321,7 @@ fn reading(
         failed: crate::zones::fails(point, criteria),
     };
     let mean_s = reading.mean_s.or((!is_open).then(|| reading.cycle_s()));
-    Ok(Some((is_open, Reading { mean_s, ..reading })))
+    Ok(Some((is_open, ModelPoint { mean_s, ..reading })))
 }
 
 fn in_flight(run: &RunRecord) -> u32 {
@@ -329,17 +329,17 @@ fn in_flight(run: &RunRecord) -> u32 {
 }
 
 /// Groups readings by load and number of cold connections.
-pub fn levels(readings: &[Reading]) -> Vec<Vec<Reading>> {
+pub fn levels(readings: &[ModelPoint]) -> Vec<Vec<ModelPoint>> {
     let mut sorted = readings.to_vec();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.cold.total_cmp(&b.cold)));
-    sorted.chunk_by(|a, b| a.load == b.load && a.cold == b.cold).map(<[Reading]>::to_vec).collect()
+    sorted.chunk_by(|a, b| a.load == b.load && a.cold == b.cold).map(<[ModelPoint]>::to_vec).collect()
 }
 
 /// The medians of a level as one reading.
-pub fn typical(level: &[Reading]) -> Reading {
-    let middle = |value: &dyn Fn(&Reading) -> Option<f64>| median(level.iter().filter_map(value));
-    let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
-    Reading {
+pub fn typical(level: &[ModelPoint]) -> ModelPoint {
+    let middle = |value: &dyn Fn(&ModelPoint) -> Option<f64>| median(level.iter().filter_map(value));
+    let sure = |value: fn(&ModelPoint) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
+    ModelPoint {
         throughput_per_sec: sure(|r| r.throughput_per_sec),
         demand_s: sure(|r| r.demand_s),
         busy_cpus: sure(|r| r.busy_cpus),

@@ -66,13 +66,13 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
 /// Residuals of given parameters; their number is constant. Parameters are unbounded, so the model maps bounded ones.
 type Residuals<'a> = dyn Fn(&[f64]) -> Vec<f64> + 'a;
 
-struct Problem<'a> {
+struct FitProblem<'a> {
     model: &'a Residuals<'a>,
     at: DVector<f64>,
     scales: &'a [f64],
 }
 
-impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
+impl LeastSquaresProblem<f64, Dyn, Dyn> for FitProblem<'_> {
     type ResidualStorage = Owned<f64, Dyn>;
     type JacobianStorage = Owned<f64, Dyn, Dyn>;
     type ParameterStorage = Owned<f64, Dyn>;
@@ -114,7 +114,7 @@ pub fn minimise(
     scales: &[f64],
     evaluations: usize,
 ) -> Option<(Vec<f64>, f64)> {
-    let problem = Problem { model, at: DVector::from_row_slice(start), scales };
+    let problem = FitProblem { model, at: DVector::from_row_slice(start), scales };
     if problem.residuals().is_none_or(|values| values.len() < start.len()) {
         return None;
     }

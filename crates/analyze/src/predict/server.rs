@@ -15,7 +15,7 @@
 //! Seidmann.
 
 use super::open::{Queue, general_service};
-use super::readings::Reading;
+use super::readings::ModelPoint;
 use super::regression::minimise;
 use super::usl::{self, Usl};
 use serde::Serialize;
@@ -137,7 +137,7 @@ pub struct Server {
 
 /// A server under a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct State {
+pub struct LoadedServer {
     /// Requests per second.
     pub throughput_per_sec: f64,
     /// CPU time of a request, seconds.
@@ -148,26 +148,30 @@ pub struct State {
 
 impl Server {
     /// A closed loop with `connections` (any positive real number) and `cold` idle connections.
-    pub fn closed(&self, connections: f64, cold: f64) -> State {
+    pub fn closed(&self, connections: f64, cold: f64) -> LoadedServer {
         if let Some(law) = self.usl {
             let demand_s = self.base_s;
             // The law knows no CPUs, but no server exceeds them.
             let most = self.cpus_for(connections) / demand_s;
             let rate = law.throughput(connections).min(most).min(self.limit());
-            return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
+            return LoadedServer {
+                throughput_per_sec: rate,
+                demand_s,
+                utilisation: (rate * demand_s / self.cpus).min(1.0),
+            };
         }
         let lasting = self.lasting_s(connections, cold);
         // The share of `wake_s` that a request pays depends on the state and vice versa. It lies between 0 and 1;
         // secants, with bisection as fallback, find it in some six steps.
         let (mut low, mut high, mut paid): (f64, f64, f64) = (0.0, 1.0, 0.5);
         let mut before: Option<(f64, f64)> = None;
-        let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
+        let mut state = LoadedServer { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
             let own_s = lasting + self.wake_s * paid;
             let throughput_per_sec = self.rate(connections, own_s / self.free_ratio());
             let demand_s = own_s + self.background_cpus / throughput_per_sec;
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
-            state = State { throughput_per_sec, demand_s, utilisation };
+            state = LoadedServer { throughput_per_sec, demand_s, utilisation };
             let next = self.paid_ratio(throughput_per_sec, utilisation * self.cpus / self.cpus_for(connections));
             let lacks = next - paid;
             if lacks.abs() < 1e-10 || self.wake_s == 0.0 {
@@ -186,7 +190,7 @@ impl Server {
     }
 
     /// Like [`Self::closed`], with the time from one request to the next in the same place, seconds (Little's law).
-    pub fn cycle(&self, connections: f64, cold: f64) -> (State, f64) {
+    pub fn cycle(&self, connections: f64, cold: f64) -> (LoadedServer, f64) {
         let state = self.closed(connections, cold);
         (state, connections * self.in_flight / state.throughput_per_sec)
     }
@@ -377,7 +381,7 @@ pub const FULL: f64 = 0.9;
 /// The throughput that does not grow with more connections although CPUs are idle: a limit other than the CPU.
 /// Requests wait longer than if all others were ahead of them in the CPU's queue (pessimistic bound of operational
 /// analysis: Lazowska and others, 1984, section 5.2). `None` if none was measured.
-pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
+pub fn limit(levels: &[ModelPoint], cpus: f64) -> Option<f64> {
     /// A wait that exceeds the bound by this factor is not scatter.
     const LONGER: f64 = 1.25;
     const PLATEAU: f64 = 0.9;
@@ -385,9 +389,9 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
         return None;
     }
     let most = levels.iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
-    let shortest = levels.iter().map(Reading::cycle_s).fold(f64::INFINITY, f64::min);
-    let cpus_of = |level: &Reading| cpus_for(cpus, level.load, level.in_flight, level.is_in_order);
-    let waits = |level: &&Reading| {
+    let shortest = levels.iter().map(ModelPoint::cycle_s).fold(f64::INFINITY, f64::min);
+    let cpus_of = |level: &ModelPoint| cpus_for(cpus, level.load, level.in_flight, level.is_in_order);
+    let waits = |level: &&ModelPoint| {
         level.throughput_per_sec >= PLATEAU * most
             && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus_of(level))
     };
@@ -395,7 +399,7 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
 }
 
 /// Fits a form to one reading per level. `None` if there are fewer levels than parameters.
-pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Option<Server> {
+pub fn fit(form: Form, levels: &[ModelPoint], cpus: f64, evaluations: usize) -> Option<Server> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.dedup();
     let lowest = levels.iter().map(|level| level.demand_s).fold(f64::INFINITY, f64::min);
@@ -460,7 +464,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     };
     let residuals = |p: &[f64]| {
         let server = of(p);
-        let of_level = |level: &Reading| {
+        let of_level = |level: &ModelPoint| {
             let state = server.closed(level.load, level.cold);
             let rate = (state.throughput_per_sec / level.throughput_per_sec).ln();
             [rate, (state.demand_s / level.demand_s).ln() * 0.7]

@@ -6,7 +6,7 @@
 
 use super::check::{Extrapolation, typicals};
 use super::demand::shape;
-use super::readings::{Reading, Readings, levels};
+use super::readings::{ModelPoint, Readings, levels};
 use super::server::{Server, first};
 use crate::statistics::median;
 use crate::zones::Findings;
@@ -92,8 +92,8 @@ fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f
 fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, findings: &Findings) -> Vec<Checked> {
     let criteria = &readings.criteria;
     let all = typicals(&readings.closed);
-    let is_low = |level: &&Reading| level.load <= extrapolation.up_to_load;
-    let low: Vec<Reading> = all.iter().filter(is_low).copied().collect();
+    let is_low = |level: &&ModelPoint| level.load <= extrapolation.up_to_load;
+    let low: Vec<ModelPoint> = all.iter().filter(is_low).copied().collect();
     let low_shape = shape(&low, |_| false, false).map(|shape| shape.mean * shape.p50);
     let low_p99 = shape(&low, |_| false, false).map(|shape| shape.p99 / shape.p50);
     let p50 = |n: f64, cold: f64| closed_p50(server, low_shape, criteria.saturation_ratio, n, cold);
@@ -158,7 +158,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
     // Close to the capacity, a window is too short for a steady queue.
     let is_steady =
-        |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
+        |level: &&ModelPoint| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
         let (Some(measured), Some(queue)) = (level.p50_s, server.open_queue(level.load, level.cold)) else { continue };
         let predicted = Some(beside + queue.wait_quantile_s(0.5));
@@ -174,9 +174,9 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
         return Vec::new();
     }
     let mut doubts = Vec::new();
-    let beyond: Vec<Reading> =
+    let beyond: Vec<ModelPoint> =
         typicals(&readings.closed).into_iter().filter(|level| level.load > extrapolation.up_to_load).collect();
-    let demand_error = |level: &Reading| level.demand_s / server.closed(level.load, level.cold).demand_s - 1.0;
+    let demand_error = |level: &ModelPoint| level.demand_s / server.closed(level.load, level.cold).demand_s - 1.0;
     let worst = beyond.iter().max_by(|a, b| demand_error(a).abs().total_cmp(&demand_error(b).abs()));
     if let Some(level) = worst.filter(|level| demand_error(level).abs() > NOTABLE) {
         doubts.push(format!(
@@ -191,7 +191,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
         doubts.extend(unknown_cost(extrapolation));
         doubts.extend(workers(readings, extrapolation));
     }
-    let scatter = |level: &Vec<Reading>| {
+    let scatter = |level: &Vec<ModelPoint>| {
         let rates: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec).collect();
         let (low, high) = crate::statistics::range(&rates)?;
         Some((level[0].load, high / low - 1.0, rates.len()))
@@ -252,9 +252,9 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     const SAME: f64 = 0.02;
     let levels = typicals(&readings.closed);
     let most = levels.iter().filter_map(|level| level.threads).fold(0.0, f64::max);
-    let has_most = |level: &&Reading| level.threads.is_some_and(|threads| threads >= (1.0 - SAME) * most);
+    let has_most = |level: &&ModelPoint| level.threads.is_some_and(|threads| threads >= (1.0 - SAME) * most);
     let first = levels.iter().find(has_most)?;
-    let full: Vec<&Reading> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
+    let full: Vec<&ModelPoint> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
     let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
     // There is at least one connection per thread, and from here on more connections had no effect.
     let reached = full.iter().find(|level| level.load >= most)?;
@@ -287,7 +287,7 @@ mod tests {
 
     /// (connections, requests per second, busy CPUs, threads) of a server with two CPUs.
     fn readings(levels: &[(f64, f64, f64, f64)]) -> Readings {
-        let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| Reading {
+        let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| ModelPoint {
             load,
             in_flight: 1.0,
             is_in_order: true,
@@ -295,7 +295,7 @@ mod tests {
             demand_s: busy_cpus / throughput_per_sec,
             busy_cpus,
             threads: Some(threads),
-            ..Reading::default()
+            ..ModelPoint::default()
         };
         Readings { closed: levels.iter().map(reading).collect(), parallel_cpus: 2.0, ..Readings::default() }
     }

@@ -1,7 +1,7 @@
 //! The planner of an axis: the same values in every repeat, in a random order, so that drift and after-effects of a
 //! point affect all values equally. Conforming connections are searched first: by doubling, then by bisection.
 
-use super::schedule::Schedule;
+use super::schedule::WindowSchedule;
 use super::{Load, Planner, Remeasured, SweepStep, all_measured, done, ladder};
 use crate::axis::conforms;
 use crate::disturbance::counted;
@@ -23,7 +23,7 @@ const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5
 pub struct AxisSweep {
     axis: AxisPlan,
     repeats: u32,
-    schedule: Schedule,
+    schedule: WindowSchedule,
     random: ChaCha8Rng,
     values: Vec<f64>,
     places: Vec<AxisPlace>,
@@ -31,13 +31,13 @@ pub struct AxisSweep {
     repeat: u32,
     again: Remeasured,
     /// The search for conforming connections.
-    search: Option<Search>,
+    search: Option<Bracketing>,
     /// Whether the places had their trial to find delays.
     is_tried: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Search {
+struct Bracketing {
     low: f64,
     high: f64,
     bracket_ratio: f64,
@@ -48,7 +48,7 @@ impl AxisSweep {
     /// determines the order within repeats.
     pub fn new(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>, seed: u64) -> Self {
         let is_searched = axis.axis == Axis::Conforming && axis.values.is_empty();
-        let search = is_searched.then_some(Search {
+        let search = is_searched.then_some(Bracketing {
             low: plan.connections_min.max(1) as f64,
             high: plan.connections_max.max(plan.connections_min.max(1)) as f64,
             bracket_ratio: plan.criteria.bracket_ratio,
@@ -65,7 +65,7 @@ impl AxisSweep {
             is_tried: axis.axis != Axis::SlowDown || !values.is_empty(),
             axis: axis.clone(),
             repeats: plan.repeats.max(1),
-            schedule: Schedule::new(plan, 1.0),
+            schedule: WindowSchedule::new(plan, 1.0),
             random: random(seed ^ 0x6178_6973),
             values,
             queue: Vec::new(),
@@ -97,7 +97,7 @@ impl AxisSweep {
     }
 
     /// The next value of the search. At its end `None`, and the values to repeat are set.
-    fn searched(&mut self, search: Search, points: &[Point]) -> Option<f64> {
+    fn searched(&mut self, search: Bracketing, points: &[Point]) -> Option<f64> {
         let verdict = |value: f64| {
             let is_there =
                 |point: &&Point| point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.value == value);

@@ -1,6 +1,6 @@
 //! Measures the server's capacity in a closed loop, for offered rates that are shares of it.
 
-use super::schedule::Schedule;
+use super::schedule::WindowSchedule;
 use super::{Load, Planner, SweepStep, done};
 use record::scenario::SweepPlan;
 use record::units::format_si;
@@ -19,24 +19,24 @@ pub fn capacity(points: &[Point]) -> Option<f64> {
 
 /// One closed-loop point.
 #[derive(Debug)]
-pub struct Capacity {
+pub struct CapacityPlanner {
     connections: u64,
-    schedule: Schedule,
+    schedule: WindowSchedule,
     is_asked: bool,
 }
 
-impl Capacity {
+impl CapacityPlanner {
     /// A planner for one point.
     pub fn new(plan: &SweepPlan) -> Self {
-        Capacity {
+        CapacityPlanner {
             connections: CONNECTIONS.min(plan.open_connections),
-            schedule: Schedule::new(plan, 1.0),
+            schedule: WindowSchedule::new(plan, 1.0),
             is_asked: false,
         }
     }
 }
 
-impl Planner for Capacity {
+impl Planner for CapacityPlanner {
     fn subject(&self) -> &str {
         "capacity"
     }

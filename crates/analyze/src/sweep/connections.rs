@@ -2,7 +2,7 @@
 //! where zones change, until the yield point's interval is narrow or the time is spent. With an unloading curve, a
 //! repeat goes up in order and then down, without a restart of the server.
 
-use super::schedule::Schedule;
+use super::schedule::WindowSchedule;
 use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
@@ -21,7 +21,7 @@ const REFINED: usize = 2;
 const MAX_LOADS: usize = 24;
 
 #[derive(Debug)]
-enum Phase {
+enum ConnectionPhase {
     /// The remaining loads, ascending.
     FirstPass(std::vec::IntoIter<u64>),
     Repeats,
@@ -31,9 +31,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct ConnectionSweep {
     plan: SweepPlan,
-    schedule: Schedule,
+    schedule: WindowSchedule,
     random: ChaCha8Rng,
-    phase: Phase,
+    phase: ConnectionPhase,
     loads: BTreeSet<u64>,
     /// The remaining loads of the repeat, the next one last.
     queue: Vec<Load>,
@@ -50,9 +50,9 @@ impl ConnectionSweep {
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
         ConnectionSweep {
             plan: plan.clone(),
-            schedule: Schedule::new(plan, BUDGET_SHARE),
+            schedule: WindowSchedule::new(plan, BUDGET_SHARE),
             random: random(seed),
-            phase: Phase::FirstPass(ladder(plan).into_iter()),
+            phase: ConnectionPhase::FirstPass(ladder(plan).into_iter()),
             loads: BTreeSet::new(),
             queue: Vec::new(),
             higher: Vec::new().into_iter(),
@@ -87,7 +87,7 @@ impl ConnectionSweep {
 
     fn spent(&self) -> String {
         match &self.phase {
-            Phase::FirstPass(_) => "the time budget was spent during the first pass".into(),
+            ConnectionPhase::FirstPass(_) => "the time budget was spent during the first pass".into(),
             _ if self.plan.until_sure_ratio.is_some() => {
                 format!("the time limit was spent in repeat {}", self.repeat.max(1))
             }
@@ -136,7 +136,7 @@ impl ConnectionSweep {
         self.queue.reverse();
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let name = ("yield point", Sweep::Connections);
-        let times = sure::Times { repeat_ns, left_ns };
+        let times = sure::RepeatTimes { repeat_ns, left_ns };
         self.known = sure::width_words(&self.plan, &findings.yield_point, name, self.repeat - 1, times);
     }
 
@@ -224,7 +224,7 @@ impl Planner for ConnectionSweep {
         }
         loop {
             match &mut self.phase {
-                Phase::FirstPass(rest) => {
+                ConnectionPhase::FirstPass(rest) => {
                     // A load that failed because of a disturbance must not end the pass.
                     if let Some(load) = points.last().map(|last| last.connections)
                         && self.again.wants(Load::Connections(load), points, self.repeat)
@@ -239,18 +239,18 @@ impl Planner for ConnectionSweep {
                     }
                     self.higher = std::mem::take(rest);
                     let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
-                    self.phase = Phase::Repeats;
+                    self.phase = ConnectionPhase::Repeats;
                     self.start_repeat(&findings, left_ns, elapsed_ns);
                     return SweepStep::Yardstick;
                 }
-                Phase::Repeats => {
+                ConnectionPhase::Repeats => {
                     self.measure_again(points, left_ns, elapsed_ns);
                     if let Some(load) = self.queue.pop() {
                         return self.measure(load, self.schedule.full_ns());
                     }
                     let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
                     if self.is_cut_short(&findings, points) {
-                        self.phase = Phase::FirstPass(std::mem::take(&mut self.higher));
+                        self.phase = ConnectionPhase::FirstPass(std::mem::take(&mut self.higher));
                         continue;
                     }
                     if let Some(reason) = self.stop(&findings) {

@@ -1,6 +1,6 @@
 //! The length of an open-loop trial: long enough for stalls of the server, and for a 99th percentile.
 
-use crate::zones::{self, Judged, REQUESTS, STALLS, judged, stall_ns};
+use crate::zones::{self, REQUESTS, STALLS, TrialResult, judged, stall_ns};
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Criteria, Point, Sweep, names};
 
@@ -16,7 +16,7 @@ fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -
     let is_lower = |point: &&Point| {
         point.sweep == Sweep::Rate
             && point.offered_per_sec().is_some_and(|rate| rate <= below_per_sec)
-            && judged(point, criteria) != Some(Judged::Failed)
+            && judged(point, criteria) != Some(TrialResult::Failed)
     };
     let busy = closed().filter(|point| goodput(point) >= BUSY_RATIO * most);
     let mut stalls: Vec<f64> = busy.chain(points.iter().filter(is_lower)).map(stall_ns).collect();
@@ -35,7 +35,7 @@ pub(super) fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria
 pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Option<String> {
     let trials =
         || points.iter().filter(|point| point.sweep == Sweep::Rate && point.offered_per_sec() == Some(rate_per_sec));
-    if trials().any(|point| judged(point, criteria) != Some(Judged::Unclear)) {
+    if trials().any(|point| judged(point, criteria) != Some(TrialResult::Unclear)) {
         return None;
     }
     let longest = trials().max_by_key(|point| point.duration_ns)?;
@@ -64,7 +64,7 @@ mod tests {
         let mut point = Point {
             duration_ns: (seconds * 1e9) as u64,
             outcomes: Outcomes { sent, ok: sent, ..Outcomes::default() },
-            ..Point::of(Sweep::Rate, 0, 64, pace)
+            ..Point::new(Sweep::Rate, 0, 64, pace)
         };
         for (name, value, unit) in [
             (names::GOODPUT, rate_per_sec, "1/s"),

@@ -5,10 +5,10 @@
 //! undecided.
 
 use super::length::{needed_ns, too_short};
-use super::schedule::Schedule;
+use super::schedule::WindowSchedule;
 use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, sure};
 use crate::statistics::random;
-use crate::zones::{self, Judged, PointFinding, STALLS, SweepFindings, judged, percent, stall_ns};
+use crate::zones::{self, PointFinding, STALLS, SweepFindings, TrialResult, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
@@ -75,7 +75,7 @@ impl Grid {
 #[derive(Debug)]
 pub struct RateSearch {
     plan: SweepPlan,
-    schedule: Schedule,
+    schedule: WindowSchedule,
     random: ChaCha8Rng,
     grid: Grid,
     in_blocks: BTreeSet<i64>,
@@ -102,7 +102,7 @@ impl RateSearch {
         let hint = capacity_hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
         RateSearch {
             plan: plan.clone(),
-            schedule: Schedule::new(plan, 1.0),
+            schedule: WindowSchedule::new(plan, 1.0),
             random: random(seed ^ 0x7261_7465),
             grid: Grid::new(
                 hint.map_or(BLIND_START_PER_SEC, |hint| 0.9 * hint).clamp(LOWEST_PER_SEC, HIGHEST_PER_SEC),
@@ -157,7 +157,7 @@ impl RateSearch {
         let rate = last.offered_per_sec()?;
         // At a low rate, a short window may contain no request.
         let is_empty = last.outcomes.requests() == 0;
-        if judged(last, &self.plan.criteria) != Some(Judged::Unclear) && !is_empty {
+        if judged(last, &self.plan.criteria) != Some(TrialResult::Unclear) && !is_empty {
             return None;
         }
         let wanted_ns = (2 * last.duration_ns).max((STALLS * stall_ns(last)) as u64);
@@ -265,7 +265,7 @@ impl RateSearch {
             self.queue.reverse();
         }
         let repeat_ns = point_ns.saturating_mul(self.queue.len() as u64);
-        let times = sure::Times { repeat_ns, left_ns: self.left_ns };
+        let times = sure::RepeatTimes { repeat_ns, left_ns: self.left_ns };
         self.known = sure::width_words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         SweepStep::Yardstick
     }

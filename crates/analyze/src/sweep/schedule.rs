@@ -9,7 +9,7 @@ const SHORT_SHARE: f64 = 0.25;
 pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
 #[derive(Debug, Clone)]
-pub(super) struct Schedule {
+pub(super) struct WindowSchedule {
     full_ns: u64,
     /// Warm-up before every window; `None`: a fifth of the window.
     warmup_ns: Option<u64>,
@@ -20,10 +20,10 @@ pub(super) struct Schedule {
     issued: u64,
 }
 
-impl Schedule {
+impl WindowSchedule {
     /// The schedule of a planner that takes this share of the time left at its first call.
     pub fn new(plan: &SweepPlan, share: f64) -> Self {
-        Schedule {
+        WindowSchedule {
             full_ns: plan.point_duration_ns.clamp(1_000_000, 3_600_000_000_000),
             warmup_ns: plan.warmup_ns,
             budget_ns: plan.budget_ns,

@@ -3,7 +3,7 @@
 //! lowest that failed.
 
 use super::{Load, Planner, SweepStep, Trial, done};
-use crate::zones::{Judged, REQUESTS, crossed, judged};
+use crate::zones::{REQUESTS, TrialResult, crossed, judged};
 use record::scenario::{ShiftPlan, SweepPlan};
 use record::{Criteria, Point, names};
 
@@ -38,10 +38,10 @@ pub struct ShareSearch {
 }
 
 /// A share that was tried, and its result.
-struct Tried<'a> {
+struct TriedShare<'a> {
     share: f64,
     point: &'a Point,
-    judged: Option<Judged>,
+    judged: Option<TrialResult>,
     /// Whether it crossed a limit, even if by few requests: users have felt it.
     is_failed: bool,
 }
@@ -66,7 +66,7 @@ impl ShareSearch {
     }
 
     /// The next share above one that was held.
-    fn above(&self, held: &Tried<'_>) -> f64 {
+    fn above(&self, held: &TriedShare<'_>) -> f64 {
         // The server's own use; other programs get out of its way.
         let value = |name| held.point.value(name);
         let used = value(names::SERVER_CPUS_USED).zip(value(names::SERVER_CPUS)).map(|(used, all)| used / all);
@@ -89,7 +89,7 @@ impl ShareSearch {
         (!is_close && middle > held && middle < failed && self.refinements < REFINEMENTS).then_some(middle)
     }
 
-    fn measure(&self, share: f64, points: &[Tried<'_>]) -> SweepStep {
+    fn measure(&self, share: f64, points: &[TriedShare<'_>]) -> SweepStep {
         let whole_ns = (self.budget_ns / POINTS).clamp(SHORTEST_NS, LONGEST_NS);
         let rate_per_sec = points.last().and_then(|last| last.point.value(names::OFFERED)).filter(|rate| *rate > 0.0);
         let needed_ns = rate_per_sec.map_or(0.0, |rate| WINDOW.recip() * 1e9 * REQUESTS as f64 / rate) as u64;
@@ -113,9 +113,9 @@ impl Planner for ShareSearch {
             let share = Point::value(point, names::LIVE_SHARE)?;
             let has_crossed = crossed(point, &self.criteria).is_some_and(|crossed| !crossed.is_empty());
             let is_failed = has_crossed || point.value(names::LIVE_STEPPED_BACK).is_some();
-            Some(Tried { share, point, judged: judged(point, &self.criteria), is_failed })
+            Some(TriedShare { share, point, judged: judged(point, &self.criteria), is_failed })
         };
-        let tried: Vec<Tried<'_>> = points.iter().filter_map(tried).collect();
+        let tried: Vec<TriedShare<'_>> = points.iter().filter_map(tried).collect();
         let Some(last) = tried.last() else { return self.measure(self.shift.usual, &tried) };
         let unit = |share: f64| record::units::format_si(share);
         if elapsed_ns - started_ns >= self.budget_ns {
@@ -132,7 +132,7 @@ impl Planner for ShareSearch {
             // Whether the server recovers, before it gets more traffic again.
             return self.measure(usual, &tried);
         }
-        if last.judged != Some(Judged::Held) && !self.is_longer {
+        if last.judged != Some(TrialResult::Held) && !self.is_longer {
             self.is_longer = true;
             return self.measure(last.share, &tried);
         }
@@ -169,7 +169,7 @@ mod tests {
     fn point(share: f64, capacity_per_sec: f64) -> Point {
         let rate_per_sec = share * RATE_PER_SHARE;
         let pace = Pace::Open { rate_per_sec, arrival: Arrival::Series };
-        let mut point = Point::of(Sweep::Rate, 0, 1, pace);
+        let mut point = Point::new(Sweep::Rate, 0, 1, pace);
         point.duration_ns = 10_000_000_000;
         let sent = (10.0 * rate_per_sec) as u64;
         point.outcomes = Outcomes { sent, ok: sent, ..Outcomes::default() };

@@ -1,6 +1,6 @@
 //! The current width of a search's interval, and the time needed for a narrower one.
 
-use super::schedule::Schedule;
+use super::schedule::WindowSchedule;
 use super::{MIN_REPEATS, ladder};
 use crate::shown::percent_against;
 use crate::zones::{PointFinding, load_words};
@@ -8,7 +8,7 @@ use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
-pub(super) struct Times {
+pub(super) struct RepeatTimes {
     pub repeat_ns: u64,
     pub left_ns: u64,
 }
@@ -18,7 +18,7 @@ pub(super) fn width_words(
     found: &PointFinding,
     (name, sweep): (&str, Sweep),
     repeat: u32,
-    Times { repeat_ns, left_ns }: Times,
+    RepeatTimes { repeat_ns, left_ns }: RepeatTimes,
 ) -> Option<String> {
     let wanted = plan.until_sure_ratio.filter(|_| repeat > 0)?;
     let known = match (found.width_ratio(), found.estimate) {
@@ -62,7 +62,7 @@ pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
     const REFINED: u64 = 4;
     const STEPS: u64 = 10;
     const BLOCK: u64 = 9;
-    let schedule = Schedule::new(plan, 1.0);
+    let schedule = WindowSchedule::new(plan, 1.0);
     let point = |duration_ns: u64| schedule.with_warmup_ns(duration_ns) + OVERHEAD_NS;
     let repeats = u64::from(plan.repeats.clamp(1, MIN_REPEATS));
     let loads = ladder(plan).len() as u64;

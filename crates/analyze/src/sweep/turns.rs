@@ -3,7 +3,7 @@
 //! In each round, both servers are measured at all loads in one random order. The server that comes first alternates
 //! (A B, B A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
 
-use super::schedule::{SHORTEST_NS, Schedule};
+use super::schedule::{SHORTEST_NS, WindowSchedule};
 use super::{Load, Planner, Remeasured, SweepStep, done, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
@@ -18,7 +18,7 @@ const SHORTENED: f64 = 0.8;
 const FIRST_SHARE: f64 = 0.7;
 
 #[derive(Debug)]
-enum Phase {
+enum TurnPhase {
     Begin,
     /// The first turn: upward until two consecutive loads failed.
     Search(std::vec::IntoIter<u64>),
@@ -28,11 +28,11 @@ enum Phase {
 
 /// The planner of a comparison of two servers.
 #[derive(Debug)]
-pub struct Turns {
+pub struct TurnSweep {
     plan: SweepPlan,
-    schedule: Schedule,
+    schedule: WindowSchedule,
     random: ChaCha8Rng,
-    phase: Phase,
+    phase: TurnPhase,
     loads: Vec<u64>,
     order: Vec<u64>,
     turns: u32,
@@ -42,14 +42,14 @@ pub struct Turns {
     window_ns: u64,
 }
 
-impl Turns {
+impl TurnSweep {
     /// A planner; the seed determines the order within rounds.
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
-        Turns {
+        TurnSweep {
             plan: plan.clone(),
-            schedule: Schedule::new(plan, 1.0),
+            schedule: WindowSchedule::new(plan, 1.0),
             random: random(seed ^ 0x7475_726e),
-            phase: Phase::Begin,
+            phase: TurnPhase::Begin,
             loads: Vec::new(),
             order: Vec::new(),
             turns: 0,
@@ -89,7 +89,7 @@ impl Turns {
         self.again.clear();
         if self.turns == 1 {
             // The run has already started this server.
-            self.phase = Phase::Search(ladder(&self.plan).into_iter());
+            self.phase = TurnPhase::Search(ladder(&self.plan).into_iter());
             return None;
         }
         // Both servers visit the loads in the same order; in the first round that is the first server's search order.
@@ -97,7 +97,7 @@ impl Turns {
             self.order = self.loads.clone();
             self.order.shuffle(&mut self.random);
         }
-        self.phase = Phase::Measure(self.order.clone());
+        self.phase = TurnPhase::Measure(self.order.clone());
         Some(SweepStep::Serve { server: ((round + turn) % 2) as usize })
     }
 
@@ -122,7 +122,7 @@ impl Turns {
     }
 }
 
-impl Planner for Turns {
+impl Planner for TurnSweep {
     fn subject(&self) -> &str {
         "rounds"
     }
@@ -134,33 +134,33 @@ impl Planner for Turns {
             && self.again.wants(Load::Connections(load), points, round)
         {
             match &mut self.phase {
-                Phase::Search(_) => return self.measure(load, round),
-                Phase::Measure(rest) => rest.insert(0, load),
-                Phase::Begin => {}
+                TurnPhase::Search(_) => return self.measure(load, round),
+                TurnPhase::Measure(rest) => rest.insert(0, load),
+                TurnPhase::Begin => {}
             }
         }
         loop {
             let round = self.turns.saturating_sub(1) / 2;
             match &mut self.phase {
-                Phase::Begin => {
+                TurnPhase::Begin => {
                     if let Some(step) = self.begin(elapsed_ns) {
                         return step;
                     }
                 }
-                Phase::Search(rest) => match rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
+                TurnPhase::Search(rest) => match rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
                     Some(load) => {
                         self.loads.push(load);
                         return self.measure(load, round);
                     }
                     None => {
-                        self.phase = Phase::Begin;
+                        self.phase = TurnPhase::Begin;
                         return SweepStep::Yardstick;
                     }
                 },
-                Phase::Measure(rest) => match rest.pop() {
+                TurnPhase::Measure(rest) => match rest.pop() {
                     Some(load) => return self.measure(load, round),
                     None => {
-                        self.phase = Phase::Begin;
+                        self.phase = TurnPhase::Begin;
                         return SweepStep::Yardstick;
                     }
                 },
@@ -193,7 +193,7 @@ pub(super) mod tests {
 
     /// All steps of a plan if each takes this long and no load fails.
     fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<SweepStep> {
-        let mut planner = Turns::new(plan, seed);
+        let mut planner = TurnSweep::new(plan, seed);
         let mut steps = Vec::new();
         for at in 0..10_000 {
             steps.push(planner.next(&[], at * step_ns));
@@ -253,7 +253,7 @@ pub(super) mod tests {
     fn windows_are_equal_for_both_servers_and_short_enough_for_all_rounds() {
         let measured = |budget_s: u64| {
             let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, repeats: 6, ..plan() };
-            let mut planner = Turns::new(&plan, 1);
+            let mut planner = TurnSweep::new(&plan, 1);
             let mut windows: Vec<Vec<u64>> = vec![Vec::new(); 6];
             let mut elapsed_ns = 0;
             loop {

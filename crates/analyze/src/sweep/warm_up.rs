@@ -26,7 +26,7 @@ impl WarmUp {
 
     /// Whether another window follows. `cost_us`: CPU time of a request, or its response time; `spent_ns`: duration
     /// of all windows so far.
-    pub fn goes_on(&mut self, answers: u64, cost_us: Option<f64>, spent_ns: u64) -> bool {
+    pub fn continues(&mut self, answers: u64, cost_us: Option<f64>, spent_ns: u64) -> bool {
         let Some(cost_us) = cost_us.filter(|_| answers >= LEAST_ANSWERS) else { return false };
         self.costs_us.push(cost_us);
         !self.is_settled() && spent_ns.saturating_add(Self::WINDOW_NS) <= self.limit_ns
@@ -59,7 +59,7 @@ mod tests {
         let mut count = 0;
         loop {
             count += 1;
-            if !warm_up.goes_on(1_000, Some(cost_us(count - 1)), count as u64 * WarmUp::WINDOW_NS) {
+            if !warm_up.continues(1_000, Some(cost_us(count - 1)), count as u64 * WarmUp::WINDOW_NS) {
                 return (count, warm_up.is_settled());
             }
         }
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn the_warm_up_does_not_wait_for_a_slow_or_silent_server() {
-        assert!(!WarmUp::new(u64::MAX).goes_on(5, Some(1e4), 0));
-        assert!(!WarmUp::new(u64::MAX).goes_on(0, None, 0));
+        assert!(!WarmUp::new(u64::MAX).continues(5, Some(1e4), 0));
+        assert!(!WarmUp::new(u64::MAX).continues(0, None, 0));
         let mut fell = WarmUp::new(u64::MAX);
-        assert!(fell.goes_on(1_000, Some(178.0), 0) && fell.fell().is_none());
-        assert!(fell.goes_on(1_000, Some(30.0), 0));
+        assert!(fell.continues(1_000, Some(178.0), 0) && fell.fell().is_none());
+        assert!(fell.continues(1_000, Some(30.0), 0));
         assert_eq!(fell.fell(), Some((178.0, 30.0)));
     }
 }

@@ -3,7 +3,7 @@
 use super::command::{again, quoted, server_pid};
 use super::evidence::{CpuShares, Evidence, typical};
 use super::rules::one_at_a_time;
-use super::rules::own_limit::{AtATime, at_a_time};
+use super::rules::own_limit::{Concurrency, at_a_time};
 use super::{Cause, Certainty, hot_function, stage};
 use crate::answer::breaks_while_idle;
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
@@ -149,7 +149,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         return format!("The server's CPUs saturated first: {} busy at {at}{words}.{function}", percent(cpus));
     }
     if let Some(held) = one_at_a_time::held(evidence).filter(|held| held.is_proven) {
-        return format!("The server's busiest process saturated first: it {}.", held.words());
+        return format!("The server's busiest process saturated first: it {}.", held.clause());
     }
     if causes.iter().any(|cause| cause.rule == "interrupts")
         && let Some(busy) = typical(&points, names::SERVER_SOFTIRQ_CPU_BUSY)
@@ -189,11 +189,11 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             }
             let pid = server_pid(evidence.run);
             let is_said = causes.iter().any(|cause| cause.rule == "own-limit");
-            let words = |found: AtATime| {
+            let words = |found: Concurrency| {
                 format!(
                     "It serves {}: a limit of so many would do that (connections to a database, a semaphore), or one \
                      thing that each request needs for {}. ",
-                    found.words(),
+                    found.phrase(),
                     found.each()
                 )
             };

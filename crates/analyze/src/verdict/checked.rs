@@ -42,7 +42,7 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
         is_at_work && (!group.is_asleep() || serves(accounts, level, group))
     };
     for group in level.groups.iter().filter(is_stage) {
-        add(group.words(), Some(group.busy_ratio()));
+        add(group.label(), Some(group.busy_ratio()));
     }
     for backend in level.asked() {
         let count = grouped(backend.connections.round());

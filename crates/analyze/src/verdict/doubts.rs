@@ -1,7 +1,7 @@
 //! All doubts of a run in one list: the most severe first, one entry for each kind.
 
 use crate::zones::{Findings, percent};
-use record::owner::{ELSEWHERE, Life};
+use record::owner::{ELSEWHERE, OwnerState};
 use record::text::plain;
 use record::units::count;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
@@ -44,9 +44,9 @@ pub(crate) fn ending(run: &RunDir) -> Option<Doubt> {
         }
         Status::Interrupted => format!("the run ended early after {points}{}", why()),
         Status::Running => match run.writer_life() {
-            Life::Alive => format!("the run is still going on; {points} so far"),
-            Life::Ended => format!("the process that wrote the run was killed after {points}"),
-            Life::Elsewhere => format!("the run is not finished after {points}; {ELSEWHERE}"),
+            OwnerState::Alive => format!("the run is still going on; {points} so far"),
+            OwnerState::Ended => format!("the process that wrote the run was killed after {points}"),
+            OwnerState::Elsewhere => format!("the run is not finished after {points}; {ELSEWHERE}"),
         },
     };
     Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))

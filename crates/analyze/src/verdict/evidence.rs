@@ -1,8 +1,8 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
-use super::rules::server_log::{self, Said};
+use super::rules::server_log::{self, MatchedLines};
 use super::rules::{Finding, one_at_a_time};
-use super::stage::{self, Limit};
+use super::stage::{self, FoundLimit};
 use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
@@ -32,9 +32,9 @@ pub struct Evidence<'a> {
     /// The account of each load; computed on first use.
     accounts: OnceCell<Vec<AccountLevel>>,
     /// Lines that the server printed about limits; read on first use. `None` if its output was not kept.
-    log: OnceCell<Option<Vec<Said>>>,
+    log: OnceCell<Option<Vec<MatchedLines>>>,
     /// The limit that the account shows, which several rules read; found on first use.
-    limit: OnceCell<Option<Limit>>,
+    limit: OnceCell<Option<FoundLimit>>,
 }
 
 impl<'a> Evidence<'a> {
@@ -48,7 +48,7 @@ impl<'a> Evidence<'a> {
         self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
     }
 
-    pub(super) fn limit(&self) -> Option<&Limit> {
+    pub(super) fn limit(&self) -> Option<&FoundLimit> {
         self.limit.get_or_init(|| stage::limit(self)).as_ref()
     }
 
@@ -64,8 +64,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// Lines that the server printed about limits, one of each kind; `None` if its output was not kept.
-    pub(super) fn log(&self) -> Option<&[Said]> {
-        self.log.get_or_init(|| self.run.server_log().map(|log| server_log::said(&log))).as_deref()
+    pub(super) fn log(&self) -> Option<&[MatchedLines]> {
+        self.log.get_or_init(|| self.run.server_log().map(|log| server_log::matched_lines(&log))).as_deref()
     }
 
     /// Answers of the whole run until a point began.
@@ -118,7 +118,7 @@ impl<'a> Evidence<'a> {
     /// them.
     pub fn unquiet(&self) -> Option<(usize, String)> {
         let points: Vec<&Point> = self.findings.sweeps().flat_map(|sweep| self.strained_in(sweep)).collect();
-        let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::why(point)).collect();
+        let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::reason(point)).collect();
         let last = plain(whys.last().filter(|_| whys.len() == points.len())?, 200);
         Some((points.len(), last))
     }

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 const LEAST_SHARE: f64 = 0.2;
 
 /// A function's share of the server's CPU time, and the samples of all functions.
-pub(super) struct Share<'a> {
+pub(super) struct FunctionShare<'a> {
     pub(super) function: &'a str,
     pub(super) share: f64,
     pub(super) samples: f64,
 }
 
 /// The functions' shares over points: CPU time in the function over that of the server's processes.
-pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
+pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<FunctionShare<'a>> {
     let (mut us, mut all_us, mut samples): (BTreeMap<&str, f64>, _, _) = (BTreeMap::new(), 0.0, 0.0);
     for point in points.iter().filter(|point| !point.functions.is_empty()) {
         let completed = point.outcomes.completed() as f64;
@@ -30,7 +30,7 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
             samples += cost.samples as f64;
         }
     }
-    us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
+    us.into_iter().map(|(function, us)| FunctionShare { function, share: us / all_us, samples }).collect()
 }
 
 /// The function of [`sentence`] if it is one of the server's program or of its libraries: interrupts run in functions
@@ -54,8 +54,8 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Option<OwnFunction> {
     Some(OwnFunction { function: function.to_string(), can_be_slowed })
 }
 
-fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {
-    let is_clear = |one: &Share<'_>| {
+fn hottest<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
+    let is_clear = |one: &FunctionShare<'_>| {
         one.share <= 1.1 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= LEAST_SHARE
     };
     shares(points).into_iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share))

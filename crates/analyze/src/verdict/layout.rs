@@ -11,7 +11,7 @@ pub const USUAL_CACHE_BYTES: u64 = 1 << 20;
 
 /// Possible throughput of a CPU over the measured one: 1 = no gain.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Won {
+pub struct PossibleGain {
     /// Gain at the lower end of the growth of user time.
     pub at_least: f64,
     /// Gain at the upper end of the growth of user time.
@@ -22,24 +22,24 @@ pub struct Won {
 
 /// User time of a request that smaller state can save, in microseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Saved {
+pub struct UserTimeSaving {
     /// The least that can be saved.
     pub least_us: f64,
     /// The most that can be saved.
     pub most_us: f64,
 }
 
-impl Won {
+impl PossibleGain {
     /// Computes the gains from the CPU and user time of a request, in microseconds. `None` for impossible times, and if
     /// all CPU time is user time, which has no bound.
-    pub fn from_times(cpu_us: f64, user_us: f64, saved: Saved) -> Option<Self> {
+    pub fn from_times(cpu_us: f64, user_us: f64, saved: UserTimeSaving) -> Option<Self> {
         let are_times = [cpu_us, user_us, saved.least_us, saved.most_us].iter().all(|us| us.is_finite());
         if !are_times || user_us < 0.0 || user_us >= cpu_us {
             return None;
         }
         let without = |us: f64| cpu_us / (cpu_us - us.clamp(0.0, user_us));
         let at_most = without(saved.most_us);
-        Some(Won { at_least: without(saved.least_us).min(at_most), at_most, amdahl: without(user_us) })
+        Some(PossibleGain { at_least: without(saved.least_us).min(at_most), at_most, amdahl: without(user_us) })
     }
 }
 
@@ -57,7 +57,7 @@ pub enum Remedy {
 /// Chooses by the memory that grew with the connections and, from memwalk, the cache lines of all requests, both in
 /// bytes. `None` if neither is known.
 pub fn remedy(
-    won: Won,
+    won: PossibleGain,
     grown_bytes: Option<f64>,
     lines_bytes: Option<f64>,
     cache_bytes: Option<u64>,

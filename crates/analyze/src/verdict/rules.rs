@@ -48,7 +48,7 @@ pub(super) mod worker_pool;
 use super::Certainty;
 use super::command::{again, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
-use super::stage::{LITTLE_IDLE, Limit, Reading};
+use super::stage::{AccountRange, FoundLimit, LITTLE_IDLE};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::statistics::{line, median, range};
 use crate::zones::{load_words, percent};

@@ -24,19 +24,19 @@ const MOSTLY_RUNNING: f64 = 0.8;
 pub const LITTLE_IDLE: f64 = 0.7;
 
 /// The limit of the server.
-pub struct Limit {
+pub struct FoundLimit {
     pub rule: &'static str,
     pub finding: Finding,
 }
 
-impl Limit {
-    pub fn of(rule: &'static str, because: String, remedy: String, commands: &[String]) -> Option<Limit> {
-        Some(Limit { rule, finding: finding(because, remedy, commands)? })
+impl FoundLimit {
+    pub fn new(rule: &'static str, because: String, remedy: String, commands: &[String]) -> Option<FoundLimit> {
+        Some(FoundLimit { rule, finding: finding(because, remedy, commands)? })
     }
 }
 
 /// The accounts between which the limit is searched.
-pub struct Reading<'a> {
+pub struct AccountRange<'a> {
     /// The last load before the strain.
     pub low: &'a AccountLevel,
     /// The highest load under strain.
@@ -55,7 +55,7 @@ pub fn is_kept(evidence: &Evidence<'_>) -> bool {
 
 /// The limit by the account of the loads under strain; `None` if the server's CPUs or the client are the limit,
 /// without a limit, or if the account does not show it.
-pub fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
+pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
     let all = evidence.accounts();
@@ -66,7 +66,7 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     }
     let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
     let low = before.or(all.iter().find(|level| level.requests.is_some())).or(all.first())?;
-    let reading = Reading {
+    let reading = AccountRange {
         low,
         high,
         all,
@@ -94,8 +94,8 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
             (found, share >= QUEUE_GROWTH)
         }
     };
-    let Limit { rule, finding } = found?;
-    Some(Limit { rule, finding: finding.proven_if(is_clear)? })
+    let FoundLimit { rule, finding } = found?;
+    Some(FoundLimit { rule, finding: finding.proven_if(is_clear)? })
 }
 
 /// Whether the server's own threads fill its CPUs: then these are the limit, and threads wait for each other because
@@ -107,7 +107,7 @@ fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
     evidence.are_cpus_full(&points) == Some(true) && running >= MOSTLY_RUNNING * cpus
 }
 
-impl Reading<'_> {
+impl AccountRange<'_> {
     /// The highest load under strain, in words.
     pub fn at_high(&self) -> String {
         load_words(self.high.load, self.sweep)
@@ -138,11 +138,11 @@ impl Reading<'_> {
         PlaceKind::ALL.into_iter().map(grown).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    fn behind_queue(&self) -> Option<Limit> {
+    fn behind_queue(&self) -> Option<FoundLimit> {
         backend_pool::full(self).or_else(|| unequal_workers::full(self)).or_else(|| self.full_threads())
     }
 
-    fn full_threads(&self) -> Option<Limit> {
+    fn full_threads(&self) -> Option<FoundLimit> {
         let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
         let serves = |group: &&GroupLevel| serves(self.all, self.high, group);
         // Threads that wait for another process of the server are full only because that process is.

@@ -1,7 +1,7 @@
 //! User time of a request at few and at many connections, which the rules on the cache and on spinning locks read.
 
 use super::evidence::{Evidence, typical};
-use super::layout::{Saved, Won};
+use super::layout::{PossibleGain, UserTimeSaving};
 use super::rules::{GROWTH_RATIO, LEAST_REQUESTS, LEAST_TICKS};
 use crate::statistics::mean;
 use crate::zones::{Findings, Level, load_words};
@@ -120,7 +120,7 @@ pub(super) fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>>
 }
 
 impl UserGrowth<'_> {
-    pub(super) fn words(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         format!(
             "A request's time in the server's own code grew from {}{:.1} us at up to {} to {:.1} us at {} (by {:.1} us \
              or more)",
@@ -134,11 +134,11 @@ impl UserGrowth<'_> {
     }
 
     /// The gain of smaller state at the expensive load, within the errors of the growth.
-    pub fn won(&self) -> Option<Won> {
+    pub fn won(&self) -> Option<PossibleGain> {
         let cpu_us = typical(&self.high, names::SERVER_CPU)?;
         let grown_us = self.high_us - self.low_us;
         let most_us = if self.is_at_most { self.high_us } else { 2.0 * grown_us - self.at_least_us };
-        Won::from_times(cpu_us, self.high_us, Saved { least_us: self.at_least_us, most_us })
+        PossibleGain::from_times(cpu_us, self.high_us, UserTimeSaving { least_us: self.at_least_us, most_us })
     }
 
     /// Memory that grew with the connections, compared with the earliest visit of the low load: later visits include

@@ -4,10 +4,11 @@
 pub mod full;
 
 use super::thinned::Thinned;
-use full::{Use, full_at};
+use full::{ResourceUse, full_at};
 use record::units::{format_nanos, grouped};
 use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// Readings in a sliding window.
 const WINDOW: usize = 60;
@@ -24,10 +25,10 @@ const OPEN_END: f64 = 4.0;
 const MOST_CLASSES: usize = 64;
 
 #[derive(Debug, Clone, Default)]
-struct Mark {
+struct Totals {
     at_ns: u64,
     counted_ns: Option<u64>,
-    classes: Vec<Sums>,
+    classes: Vec<CostSums>,
     server_ns: Option<u64>,
     threads: u64,
     processes: u64,
@@ -41,19 +42,19 @@ struct Mark {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct CostSums {
     requests: u64,
     cpu_ns: i64,
     elapsed_ns: u64,
     timed: u64,
 }
 
-record::grows!(Sums { requests, cpu_ns, elapsed_ns, timed });
+record::grows!(CostSums { requests, cpu_ns, elapsed_ns, timed });
 
-impl Sums {
-    fn scaled(self, times: f64) -> Sums {
+impl CostSums {
+    fn scaled(self, times: f64) -> CostSums {
         let scaled = |count: u64| (count as f64 * times).round() as u64;
-        Sums {
+        CostSums {
             requests: scaled(self.requests),
             cpu_ns: (self.cpu_ns as f64 * times) as i64,
             elapsed_ns: scaled(self.elapsed_ns),
@@ -62,9 +63,9 @@ impl Sums {
     }
 }
 
-impl Mark {
-    fn of(reading: &Reading, limits: &LimitTotals) -> Mark {
-        let sums = reading.classes.iter().take(MOST_CLASSES).map(|class| Sums {
+impl Totals {
+    fn new(reading: &Reading, limits: &LimitTotals) -> Totals {
+        let sums = reading.classes.iter().take(MOST_CLASSES).map(|class| CostSums {
             requests: class.requests,
             cpu_ns: class.cpu_ns,
             elapsed_ns: class.elapsed_ns,
@@ -73,7 +74,7 @@ impl Mark {
         let open = reading.open.clone().unwrap_or_default();
         let waiting: Vec<u32> = open.longest.iter().filter(|open| !open.is_sending).map(|open| open.thread).collect();
         let connections = &reading.connections;
-        Mark {
+        Totals {
             at_ns: reading.at_ns,
             counted_ns: reading.counted_ns.map(|_| reading.counted_time_ns()),
             classes: sums.collect(),
@@ -92,7 +93,7 @@ impl Mark {
 /// Collects readings and estimates the headroom.
 #[derive(Debug)]
 pub struct Estimator {
-    marks: Thinned<Mark>,
+    marks: Thinned<Totals>,
     is_sliding: bool,
 }
 
@@ -119,7 +120,7 @@ impl Estimator {
         if reading.counted_ns.is_some() && counted == reading.counted_ns {
             return;
         }
-        self.marks.push(Mark::of(reading, limits), MOST_MARKS);
+        self.marks.push(Totals::new(reading, limits), MOST_MARKS);
         if self.is_sliding && self.marks.kept.len() > WINDOW + 1 {
             self.marks.kept.remove(0);
         }
@@ -127,7 +128,7 @@ impl Estimator {
 
     /// The headroom as of the last reading.
     pub fn headroom(&self) -> Headroom {
-        let window = Window::of(&self.marks.kept);
+        let window = StepWindow::new(&self.marks.kept);
         let mut found = Headroom {
             now_per_sec: full::now(&window.uses(&window.by_cpu, |_| Some((0.0, 0.0))).unwrap_or_default()).rate,
             highest_per_sec: window.steps.iter().map(|step| step.rate()).fold(0.0, f64::max),
@@ -170,22 +171,22 @@ fn middle(range: &Range) -> f64 {
 }
 
 /// A limit with its distance; `None` if there is no such limit, or the reason why its distance is unknown.
-type Seen = Result<Option<Limit>, String>;
+type LimitOrReason = Result<Option<Limit>, String>;
 
-struct Step<'a> {
+struct HeadroomStep<'a> {
     seconds: f64,
-    classes: Vec<Sums>,
-    before: &'a Mark,
-    after: &'a Mark,
+    classes: Vec<CostSums>,
+    before: &'a Totals,
+    after: &'a Totals,
 }
 
-impl Step<'_> {
+impl HeadroomStep<'_> {
     fn rate(&self) -> f64 {
         self.classes.iter().map(|class| class.requests).sum::<u64>() as f64 / self.seconds
     }
 
     /// Growth of a total per second.
-    fn per_sec(&self, of: impl Fn(&Mark) -> Option<u64>) -> Option<f64> {
+    fn per_sec(&self, of: impl Fn(&Totals) -> Option<u64>) -> Option<f64> {
         let grown = of(self.after)?.checked_sub(of(self.before)?)?;
         Some(grown as f64 / 1e9 / self.seconds)
     }
@@ -193,81 +194,86 @@ impl Step<'_> {
 
 /// The readings as steps, and the cost of each class relative to the mean. Rates are in requests of mean cost, so
 /// that a change of the mix does not look like a change of the cost.
-struct Window<'a> {
-    steps: Vec<Step<'a>>,
+struct StepWindow<'a> {
+    steps: Vec<HeadroomStep<'a>>,
     by_cpu: Vec<f64>,
     by_elapsed: Vec<f64>,
 }
 
-impl<'a> Window<'a> {
-    fn of(marks: &'a [Mark]) -> Window<'a> {
-        let step = |(before, after): (&'a Mark, &'a Mark)| {
+impl<'a> StepWindow<'a> {
+    fn new(marks: &'a [Totals]) -> StepWindow<'a> {
+        let step = |(before, after): (&'a Totals, &'a Totals)| {
             let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
-            let none = Sums::default();
+            let none = CostSums::default();
             let earlier = before.classes.iter().chain(std::iter::repeat(&none));
             // Counts are extrapolated to the whole time.
             let counted = before.counted_ns.zip(after.counted_ns).map(|(before, after)| after.saturating_sub(before));
             let times = counted.filter(|ns| *ns > 0).map_or(1.0, |ns| seconds * 1e9 / ns as f64);
-            let grown = |(after, before): (&Sums, &Sums)| after.since(before).scaled(times);
+            let grown = |(after, before): (&CostSums, &CostSums)| after.since(before).scaled(times);
             let classes = after.classes.iter().zip(earlier).map(grown).collect();
-            Some(Step { seconds, classes, before, after })
+            Some(HeadroomStep { seconds, classes, before, after })
         };
-        let steps: Vec<Step<'a>> = marks.iter().zip(marks.iter().skip(1)).filter_map(step).collect();
-        let mut sums: Vec<Sums> = Vec::new();
+        let steps: Vec<HeadroomStep<'a>> = marks.iter().zip(marks.iter().skip(1)).filter_map(step).collect();
+        let mut sums: Vec<CostSums> = Vec::new();
         for class in steps.iter().flat_map(|step| step.classes.iter().enumerate()) {
             if sums.len() <= class.0 {
-                sums.resize(class.0 + 1, Sums::default());
+                sums.resize(class.0 + 1, CostSums::default());
             }
             sums[class.0].add(class.1);
         }
-        let weights = |requests: fn(&Sums) -> u64, cost: fn(&Sums) -> f64| -> Vec<f64> {
+        let weights = |requests: fn(&CostSums) -> u64, cost: fn(&CostSums) -> f64| -> Vec<f64> {
             let all = sums.iter().fold((0, 0.0), |(n, sum), class| (n + requests(class), sum + cost(class)));
             let mean = all.1 / all.0 as f64;
-            let weight = |class: &Sums| {
+            let weight = |class: &CostSums| {
                 let own = cost(class) / requests(class) as f64 / mean;
                 if requests(class) >= FEWEST_OF_CLASS && own.is_finite() && own > 0.0 { own } else { 1.0 }
             };
             sums.iter().map(weight).collect()
         };
-        Window {
+        StepWindow {
             by_cpu: weights(|class| class.requests, |class| class.cpu_ns as f64),
             by_elapsed: weights(|class| class.timed, |class| class.elapsed_ns as f64),
             steps,
         }
     }
 
-    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Result<Vec<Use>, String> {
+    fn uses(
+        &self,
+        weights: &[f64],
+        use_of: impl Fn(&HeadroomStep<'_>) -> Option<(f64, f64)>,
+    ) -> Result<Vec<ResourceUse>, String> {
         uses(&self.steps.iter().collect::<Vec<_>>(), weights, use_of)
     }
 
-    fn last(&self) -> Option<&Mark> {
+    fn last(&self) -> Option<&Totals> {
         self.steps.last().map(|step| step.after)
     }
 
-    fn is_constant<T: PartialEq>(&self, of: impl Fn(&Mark) -> T) -> bool {
+    fn is_constant<T: PartialEq>(&self, of: impl Fn(&Totals) -> T) -> bool {
         self.steps.iter().all(|step| of(step.before) == of(step.after))
     }
 
     /// Relates uses to the rate. `most`: the lowest and the highest amount that may be available.
-    fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
+    fn by_rate(uses: Result<Vec<ResourceUse>, String>, most: RangeInclusive<f64>, of: Option<String>) -> LimitOrReason {
         let uses = uses?;
-        let low = full_at(&uses, most.0)?;
-        let full = Range { high: full_at(&uses, most.1)?.high, ..low };
+        let low = full_at(&uses, *most.start())?;
+        let full = Range { high: full_at(&uses, *most.end())?.high, ..low };
         let now = full::now(&uses);
         if now.rate <= 0.0 {
             return Err("there are no requests now".into());
         }
         let times = Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) };
-        Ok(Some(Limit { full_at_per_sec: Some(full), ..known(now.used, most.0, times, of) }))
+        Ok(Some(Limit { full_at_per_sec: Some(full), ..known(now.used, *most.start(), times, of) }))
     }
 
-    fn cpus(&self) -> Seen {
+    fn cpus(&self) -> LimitOrReason {
         let last = self.last().ok_or("no two readings yet")?;
         let cpus =
             last.limits.cpus.filter(|_| last.server_ns.is_some()).ok_or("the server's processes are not seen")?;
         // A thread that slept during a reading may be allowed on other CPUs.
-        let is_same = |step: &&Step<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
-        let same: Vec<&Step<'_>> = self.steps.iter().filter(is_same).collect();
+        let is_same =
+            |step: &&HeadroomStep<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
+        let same: Vec<&HeadroomStep<'_>> = self.steps.iter().filter(is_same).collect();
         if same.len() < self.steps.len() / 2 {
             return Err("the CPUs that it may use changed".into());
         }
@@ -277,10 +283,10 @@ impl<'a> Window<'a> {
             let own = step.per_sec(|mark| mark.server_ns)?;
             Some((used.max(own.min(most)), own.min(used.max(own))))
         });
-        Window::by_rate(uses, (most, most), None)
+        StepWindow::by_rate(uses, most..=most, None)
     }
 
-    fn quota(&self) -> Seen {
+    fn quota(&self) -> LimitOrReason {
         let quota = self.last().and_then(|last| last.limits.quota);
         let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Ok(None) };
         if !self.is_constant(|mark| mark.limits.quota.map(|quota| quota.cpus)) {
@@ -290,12 +296,12 @@ impl<'a> Window<'a> {
             let used = step.per_sec(|mark| mark.limits.quota.and_then(|quota| quota.used_ns))?;
             Some((used, used))
         });
-        Window::by_rate(uses, (quota.cpus, quota.cpus), None)
+        StepWindow::by_rate(uses, quota.cpus..=quota.cpus, None)
     }
 
     /// One CPU for the busiest thread. If several threads share the work, the upper end is the rate at which all of
     /// them are full.
-    fn busiest_thread(&self) -> Seen {
+    fn busiest_thread(&self) -> LimitOrReason {
         let Some(last) = self.last() else { return Ok(None) };
         if last.limits.busiest_thread_ns.is_none() {
             return Err("this kernel keeps no accounts of threads, or they may not be read".into());
@@ -304,9 +310,9 @@ impl<'a> Window<'a> {
         let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
         let Some(thread) = busiest.next() else { return Err("it has used no CPU time".into()) };
         let own =
-            |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
+            |of: fn(&Totals) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
         let name = Some(format!("{} {}", thread.tid, thread.name));
-        let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name)?;
+        let alone = StepWindow::by_rate(own(|mark| mark.limits.busiest_thread_ns), 1.0..=1.0, name)?;
         let Some(mut alone) = alone else { return Ok(None) };
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
         if threads > 1 {
@@ -320,7 +326,7 @@ impl<'a> Window<'a> {
     }
 
     /// Threads that serve one request each; the pool is full when as many requests are in progress.
-    fn thread_pool(&self) -> Seen {
+    fn thread_pool(&self) -> LimitOrReason {
         let Some(last) = self.last() else { return Ok(None) };
         if last.classes.is_empty() {
             return Err("requests are not counted".into());
@@ -337,7 +343,7 @@ impl<'a> Window<'a> {
             return Err("too few concurrent requests to distinguish a pool of threads from event loops".into());
         }
         let uses = self.uses(&self.by_elapsed, |step| {
-            let all = step.classes.iter().fold(Sums::default(), |mut all, class| {
+            let all = step.classes.iter().fold(CostSums::default(), |mut all, class| {
                 all.add(class);
                 all
             });
@@ -345,11 +351,11 @@ impl<'a> Window<'a> {
             let busy = all.requests as f64 * each_ns / 1e9 / step.seconds;
             Some((busy, busy))
         });
-        Window::by_rate(uses, (threads as f64, last.threads.max(threads) as f64), None)
+        StepWindow::by_rate(uses, threads as f64..=last.threads.max(threads) as f64, None)
     }
 
     /// The accept queue fills only once the server is full; before that it is empty, and its distance is unknown.
-    fn backlog(&self) -> Seen {
+    fn backlog(&self) -> LimitOrReason {
         let most = match self.last().and_then(|last| last.queue) {
             Some((_, Some(most))) => most,
             Some((_, None)) => return Err("its length is not known".into()),
@@ -369,9 +375,9 @@ impl<'a> Window<'a> {
 
     /// Why the server may become full before any measured limit: requests wait even at the lower half of the rates.
     fn long_waits(&self) -> Option<String> {
-        let rates = self.steps.iter().map(Step::rate);
+        let rates = self.steps.iter().map(HeadroomStep::rate);
         let middle = crate::statistics::median(rates)?;
-        let mut calm = Sums::default();
+        let mut calm = CostSums::default();
         let below = self.steps.iter().filter(|step| step.rate() <= middle);
         below.flat_map(|step| &step.classes).for_each(|class| calm.add(class));
         let elapsed_ns = (calm.timed > 0).then(|| calm.elapsed_ns as f64 / calm.timed as f64)?;
@@ -390,19 +396,19 @@ impl<'a> Window<'a> {
 
 /// The use of a resource at each step. `use_of` returns the total and the server's part.
 fn uses(
-    steps: &[&Step<'_>],
+    steps: &[&HeadroomStep<'_>],
     weights: &[f64],
-    use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>,
-) -> Result<Vec<Use>, String> {
+    use_of: impl Fn(&HeadroomStep<'_>) -> Option<(f64, f64)>,
+) -> Result<Vec<ResourceUse>, String> {
     if steps.iter().any(|step| step.after.classes.is_empty()) {
         return Err("requests are not counted".into());
     }
-    let of_step = |step: &&Step<'_>| {
+    let of_step = |step: &&HeadroomStep<'_>| {
         let (used, own) = use_of(step)?;
         let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
-        Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
+        Some(ResourceUse { rate: weighted.sum::<f64>() / step.seconds, used, own })
     };
-    let uses: Option<Vec<Use>> = steps.iter().map(of_step).collect();
+    let uses: Option<Vec<ResourceUse>> = steps.iter().map(of_step).collect();
     uses.ok_or_else(|| "its usage was not read throughout".into())
 }
 
@@ -413,7 +419,7 @@ fn known(used: f64, most: f64, times: Range, of: Option<String>) -> Limit {
 }
 
 /// At worst, all open descriptors grow with the load; at best, only one per connection.
-fn descriptors(last: &Mark) -> Seen {
+fn descriptors(last: &Totals) -> LimitOrReason {
     let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
         return Err("the server's processes are not seen, or have no limit".into());
     };

@@ -51,10 +51,15 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
         note.push_str("; phases are means of the requests that were timed, CPU as it was timed");
     }
     note.push('.');
-    Some(Table { title: "By process", note, columns, rows: rows.iter().map(|row| (who(row), cells(row))).collect() })
+    Some(Table {
+        title: "By process",
+        note,
+        columns,
+        rows: rows.iter().map(|row| (process_name(row), cells(row))).collect(),
+    })
 }
 
-fn who(row: &ProcessTotals) -> String {
+fn process_name(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "ended, or unknown".into(),
         (0, others) => format!("{others} others, and ended ones"),

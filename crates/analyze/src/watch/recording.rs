@@ -97,7 +97,7 @@ impl Recording {
         let not_a_watch = |why: &str| Err(Refused(format!("{shown}, line 1: {why}")));
         let mut recording = Recording::default();
         let (mut line, mut number, mut last_ns) = (Vec::new(), 0u64, None);
-        let (mut samples, mut estimator) = (Samples::default(), Estimator::whole());
+        let (mut samples, mut estimator) = (KeptSamples::default(), Estimator::whole());
         loop {
             line.clear();
             let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(unreadable)?;
@@ -151,7 +151,7 @@ impl Recording {
         self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", record::text::plain(why, 200)));
     }
 
-    fn add(&mut self, mut totals: Reading, samples: &mut Samples) {
+    fn add(&mut self, mut totals: Reading, samples: &mut KeptSamples) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
         totals.processes.truncate(MOST_PROCESSES);
@@ -205,13 +205,13 @@ impl Recording {
 }
 
 #[derive(Default)]
-struct Samples {
+struct KeptSamples {
     thinned: Thinned<Sample>,
     /// The last sample, if it was thinned out.
     newest: Option<Sample>,
 }
 
-impl Samples {
+impl KeptSamples {
     fn keep(&mut self, sample: Sample) {
         self.newest = self.thinned.push(sample, MOST_SAMPLES);
     }
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn recordings_of_weeks_are_thinned_and_their_counts_stay_exact() {
-        let (mut recording, mut samples) = (Recording::default(), Samples::default());
+        let (mut recording, mut samples) = (Recording::default(), KeptSamples::default());
         for number in 0..500_002u64 {
             let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
             recording.add(Reading { elapsed_ns: number, classes, ..Reading::default() }, &mut samples);

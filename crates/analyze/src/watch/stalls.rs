@@ -45,6 +45,19 @@ pub struct Period {
     pub p_value: f64,
 }
 
+/// The time between two readings.
+struct RequestInterval {
+    at_s: f64,
+    seconds: f64,
+    requests: f64,
+}
+
+impl RequestInterval {
+    fn per_sec(&self) -> f64 {
+        self.requests / self.seconds
+    }
+}
+
 /// Request rate by interval, with the stalls and their period.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stalls {
@@ -82,19 +95,19 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
                 .into(),
         );
     }
-    let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
+    let mut intervals: Vec<RequestInterval> = Vec::new();
     for pair in recording.samples.windows(2) {
         let seconds = pair[1].seconds - pair[0].seconds;
         let requests = pair[1].requests.saturating_sub(pair[0].requests) as f64;
         if seconds > 0.0 {
-            intervals.push((pair[0].seconds, seconds, requests));
+            intervals.push(RequestInterval { at_s: pair[0].seconds, seconds, requests });
         }
     }
-    let busy = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds);
+    let busy = intervals.iter().filter(|one| one.requests > 0.0).map(RequestInterval::per_sec);
     let Some(usual_per_sec) = crate::statistics::median(busy) else {
         return Err("not measured: there was no request".into());
     };
-    let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
+    let is_silent = |one: &RequestInterval| one.per_sec() < SILENT_RATIO * usual_per_sec;
     // The ends are not stalls: it is not known whether requests came, and a load that begins or ends within an
     // interval leaves few requests in it.
     let (Some(first), Some(last)) =
@@ -102,9 +115,9 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     else {
         return Err("not measured: there was no request".into());
     };
-    let rates = intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect();
+    let rates = intervals.iter().map(|one| (one.at_s, one.per_sec())).collect();
     // A sum of no numbers would be -0.
-    let length_of = |intervals: &[(f64, f64, f64)]| intervals.iter().fold(0.0, |sum, (_, seconds, _)| sum + seconds);
+    let length_of = |intervals: &[RequestInterval]| intervals.iter().fold(0.0, |sum, one| sum + one.seconds);
     let (silent_before_s, silent_after_s) = (length_of(&intervals[..first]), length_of(&intervals[last + 1..]));
     let intervals = &intervals[first..=last];
     if intervals.len() < FEWEST_INTERVALS {
@@ -113,7 +126,7 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.len()
         ));
     }
-    let lengths = intervals.iter().map(|(_, seconds, _)| *seconds);
+    let lengths = intervals.iter().map(|one| one.seconds);
     let interval_s = crate::statistics::median(lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
         return Err(format!(
@@ -125,20 +138,20 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     let mut stalls: Vec<Stall> = Vec::new();
     let mut was_silent = false;
     for interval in intervals {
-        let ((at, seconds, _), is_silent) = (interval, is_silent(interval));
+        let is_silent = is_silent(interval);
         if is_silent && was_silent {
             if let Some(stall) = stalls.last_mut() {
-                stall.length_s += seconds;
+                stall.length_s += interval.seconds;
             }
         } else if is_silent {
             if stalls.len() == MOST_STALLS {
                 break;
             }
-            stalls.push(Stall { at_s: *at, length_s: *seconds });
+            stalls.push(Stall { at_s: interval.at_s, length_s: interval.seconds });
         }
         was_silent = is_silent;
     }
-    let span = intervals.last().map_or(0.0, |(at, seconds, _)| at + seconds) - intervals[0].0;
+    let span = intervals.last().map_or(0.0, |one| one.at_s + one.seconds) - intervals[0].at_s;
     Ok(Stalls {
         rates,
         silent_before_s,

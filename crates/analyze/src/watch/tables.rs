@@ -32,7 +32,7 @@ impl From<f64> for Cell {
 }
 
 impl Cell {
-    fn of(estimate: Option<Mean>, scale: f64) -> Cell {
+    fn scaled(estimate: Option<Mean>, scale: f64) -> Cell {
         Cell {
             value: estimate.map(|estimate| estimate.mean * scale).filter(|value| value.is_finite()),
             half_width: estimate.and_then(|estimate| estimate.half_width).map(|half| half * scale),
@@ -71,13 +71,13 @@ pub struct Tables {
     pub cpu_check: Option<CpuCheck>,
 }
 
-struct Span<'a> {
+struct ReadingSpan<'a> {
     first: &'a Reading,
     last: &'a Reading,
     seconds: f64,
 }
 
-impl Span<'_> {
+impl ReadingSpan<'_> {
     fn per_sec(&self, first: u64, last: u64) -> f64 {
         last.saturating_sub(first) as f64 / self.seconds
     }
@@ -97,10 +97,10 @@ pub fn on_screen(earlier: &Reading, now: &Reading, classes: &[SizeClass]) -> Vec
     [by_class, phases(&recording), super::processes::table(now), machine(&span)].into_iter().flatten().collect()
 }
 
-fn span(recording: &Recording) -> Option<Span<'_>> {
+fn span(recording: &Recording) -> Option<ReadingSpan<'_>> {
     let (first, last) = (&recording.first, &recording.last);
     let seconds = last.elapsed_ns.saturating_sub(first.elapsed_ns) as f64 / 1e9;
-    (seconds > 0.0).then_some(Span { first, last, seconds })
+    (seconds > 0.0).then_some(ReadingSpan { first, last, seconds })
 }
 
 /// The tables of a recording.
@@ -130,7 +130,7 @@ fn ratio(sum: f64, count: u64) -> Cell {
     (count > 0).then(|| sum / count as f64).into()
 }
 
-fn classes(recording: &Recording, span: &Span<'_>) -> Table {
+fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
     let classes = span.last.classes_since(span.first);
     let all: u64 = classes.iter().map(|class| class.requests).sum();
     let counted_s = match span.last.counted_ns {
@@ -182,7 +182,7 @@ const PHASE_COLUMNS: [(&str, &str); 6] = [
 ];
 
 fn phase_cells(phases: &PhaseTotals) -> Vec<Cell> {
-    phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| Cell::of(*mean, 1e-3)).collect()
+    phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| Cell::scaled(*mean, 1e-3)).collect()
 }
 
 fn phases(recording: &Recording) -> Option<Table> {
@@ -193,7 +193,7 @@ fn phases(recording: &Recording) -> Option<Table> {
         .filter(|(_, phases)| phases.requests > 0)
         .map(|(index, phases)| {
             let mut cells = phase_cells(phases);
-            cells.extend([phases.sends, phases.disk_reads].map(|count| Cell::of(count, 1.0)));
+            cells.extend([phases.sends, phases.disk_reads].map(|count| Cell::scaled(count, 1.0)));
             cells.push((phases.requests as f64).into());
             cells.push((phases.windows as f64).into());
             (name(recording, index), cells)
@@ -252,7 +252,7 @@ fn pack(recording: &Recording) -> Option<Table> {
     })
 }
 
-fn demands(recording: &Recording, span: &Span<'_>) -> Table {
+fn demands(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
     let user = span.last.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
     let classes = span.last.classes_since(span.first);
     let rows = classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
@@ -261,7 +261,7 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
         let cells = vec![
             user.map(|user| cpu_us * user).into(),
             user.map(|user| cpu_us * (1.0 - user)).into(),
-            Cell::of(disk, 1.0),
+            Cell::scaled(disk, 1.0),
             ratio(class.bytes_out as f64, class.requests),
         ];
         (name(recording, index), cells)
@@ -279,9 +279,9 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
 /// The title of the machine's table.
 pub const MACHINE: &str = "Machine";
 
-type Part<T> = (&'static str, fn(&T) -> u64);
+type MachinePart<T> = (&'static str, fn(&T) -> u64);
 
-fn machine(span: &Span<'_>) -> Option<Table> {
+fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
     let (first, last) = (&span.first.system, &span.last.system);
     let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
     if seconds <= 0.0 {
@@ -289,7 +289,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     }
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     if let (Some(before), Some(after)) = (&first.cpu, &last.cpu) {
-        let modes: [Part<CpuModes>; 7] = [
+        let modes: [MachinePart<CpuModes>; 7] = [
             ("CPU user", |cpu| cpu.user_ms),
             ("CPU system", |cpu| cpu.system_ms),
             ("CPU interrupts", |cpu| cpu.irq_ms),
@@ -330,7 +330,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((name.to_string(), vec![per_sec.into(), Cell::default()]));
         }
     };
-    let disk: [Part<DiskCounts>; 4] = [
+    let disk: [MachinePart<DiskCounts>; 4] = [
         ("disk reads", |disk| disk.reads),
         ("disk bytes read", |disk| disk.read_bytes),
         ("disk writes", |disk| disk.writes),
@@ -339,7 +339,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     for (words, part) in disk {
         rate(words, SystemKind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
     }
-    let paging: [Part<Paging>; 6] = [
+    let paging: [MachinePart<Paging>; 6] = [
         ("bytes paged in", |paging| paging.in_bytes),
         ("bytes paged out", |paging| paging.out_bytes),
         ("faults", |paging| paging.faults),
@@ -365,7 +365,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     }
     rate("context switches", SystemKind::Cpu, first.context_switches, last.context_switches);
     rate("processes and threads started", SystemKind::Cpu, first.started, last.started);
-    let io: [Part<GroupIo>; 2] =
+    let io: [MachinePart<GroupIo>; 2] =
         [("server: disk bytes read", |io| io.read_bytes), ("server: disk bytes written", |io| io.written_bytes)];
     for (words, part) in io {
         rate(words, SystemKind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));
@@ -418,7 +418,7 @@ fn states(recording: &Recording) -> Option<Table> {
     })
 }
 
-fn counters(span: &Span<'_>) -> Option<Table> {
+fn counters(span: &ReadingSpan<'_>) -> Option<Table> {
     let row = |counter: Counter| {
         let count = span.last.count(counter);
         let cells = vec![count.map(|n| n as f64).into(), count.map(|n| span.per_sec(0, n)).into()];
@@ -432,7 +432,7 @@ fn counters(span: &Span<'_>) -> Option<Table> {
     })
 }
 
-fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
+fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
     let group = after.group_ns.saturating_sub(before.group_ns) as f64;

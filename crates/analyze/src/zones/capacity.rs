@@ -89,7 +89,7 @@ mod tests {
             .iter()
             .map(|(rate, answered)| {
                 let pace = Pace::Open { rate_per_sec: *rate, arrival: Arrival::Constant };
-                let mut point = Point { duration_ns: 1_000_000_000, ..Point::of(Sweep::Rate, 0, 256, pace) };
+                let mut point = Point { duration_ns: 1_000_000_000, ..Point::new(Sweep::Rate, 0, 256, pace) };
                 (point.outcomes.sent, point.outcomes.ok) = (rate.round() as u64, answered.round() as u64);
                 point.figures.set(names::THROUGHPUT, Figure::new(*answered, "1/s", 100, Origin::Counted));
                 point.figures.set(names::RESPONSE_P50, Figure::new(1e3, "us", 100, Origin::Timed));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// A reading: a load, its repeat, a positive value and its weight.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct CurvePoint {
     pub load: f64,
     pub repeat: u32,
     pub value: f64,
@@ -27,7 +27,7 @@ const ROBUST_ROUNDS: usize = 4;
 const LEFT_OUT: f64 = 0.2;
 
 /// Position of a reading in the table of loads and repeats, and the logarithm of its value.
-struct Cell {
+struct GridCell {
     load: usize,
     repeat: usize,
     value: f64,
@@ -38,7 +38,7 @@ struct Cell {
 
 /// Sets each of `means` to the weighted mean of its cells' values minus the other side's level. `sides` returns a
 /// cell's positions in `means` and in `others`.
-fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usize), others: &[f64]) {
+fn means(cells: &[GridCell], means: &mut [f64], sides: impl Fn(&GridCell) -> (usize, usize), others: &[f64]) {
     let mut sums = vec![(0.0, 0.0); means.len()];
     for cell in cells {
         let (mine, other) = sides(cell);
@@ -65,7 +65,7 @@ pub(super) enum Crossing {
 pub(super) struct BlockCurve {
     pub loads: Vec<f64>,
     pub levels: Vec<f64>,
-    /// Relative precision of each level, as [`Reading::precision`].
+    /// Relative precision of each level, as [`CurvePoint::precision`].
     pub precisions: Vec<f64>,
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
@@ -76,12 +76,12 @@ pub(super) struct BlockCurve {
 
 impl BlockCurve {
     /// Fits the model. `None` without a usable reading. A zero counts as a millionth of the largest value.
-    pub fn fit(readings: &[Reading]) -> Option<Self> {
+    pub fn fit(readings: &[CurvePoint]) -> Option<Self> {
         let largest = readings.iter().map(|r| r.value).filter(|v| v.is_finite()).fold(0.0, f64::max);
-        let usable: Vec<Reading> = readings
+        let usable: Vec<CurvePoint> = readings
             .iter()
             .filter(|r| r.load.is_finite() && r.load > 0.0 && r.value.is_finite() && r.value >= 0.0 && r.weight > 0.0)
-            .map(|r| Reading { value: r.value.max(largest * 1e-6).max(f64::MIN_POSITIVE).ln(), ..*r })
+            .map(|r| CurvePoint { value: r.value.max(largest * 1e-6).max(f64::MIN_POSITIVE).ln(), ..*r })
             .collect();
         if usable.is_empty() {
             return None;
@@ -93,12 +93,12 @@ impl BlockCurve {
         repeats.sort_unstable();
         repeats.dedup();
         let place =
-            |r: &Reading| (loads.partition_point(|load| *load < r.load), repeats.partition_point(|n| *n < r.repeat));
-        let mut cells: Vec<Cell> = usable
+            |r: &CurvePoint| (loads.partition_point(|load| *load < r.load), repeats.partition_point(|n| *n < r.repeat));
+        let mut cells: Vec<GridCell> = usable
             .iter()
             .map(|r| {
                 let (load, repeat) = place(r);
-                Cell {
+                GridCell {
                     load,
                     repeat,
                     value: r.value,
@@ -118,7 +118,7 @@ impl BlockCurve {
             let middle = median(&shifts).unwrap_or(0.0);
             shifts.iter_mut().for_each(|shift| *shift -= middle);
             means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
-            let residual = |cell: &Cell| cell.value - levels[cell.load] - shifts[cell.repeat];
+            let residual = |cell: &GridCell| cell.value - levels[cell.load] - shifts[cell.repeat];
             let scatter = 1.5 * 1.4826 * median(cells.iter().map(|cell| residual(cell).abs())).unwrap_or(0.0);
             let weights: Vec<f64> = cells
                 .iter()
@@ -329,11 +329,11 @@ fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
 mod tests {
     use super::*;
 
-    fn readings(repeats: &[(f64, &[f64])], loads: &[f64]) -> Vec<Reading> {
+    fn readings(repeats: &[(f64, &[f64])], loads: &[f64]) -> Vec<CurvePoint> {
         let mut all = Vec::new();
         for (repeat, (drift, values)) in repeats.iter().enumerate() {
             for (load, value) in loads.iter().zip(*values) {
-                all.push(Reading {
+                all.push(CurvePoint {
                     load: *load,
                     repeat: repeat as u32,
                     value: value * drift,

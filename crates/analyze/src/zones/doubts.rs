@@ -1,6 +1,6 @@
 //! Reasons to doubt a sweep's findings.
 
-use super::failure::{self, Trial};
+use super::failure::{self, LevelTrial};
 use super::words::load_words;
 use super::{Level, PointFinding, PointPlace, percent};
 use crate::disturbance::DISTURBED_RATIO;
@@ -8,7 +8,7 @@ use record::{Doubt, DoubtKind, Sweep};
 
 pub(super) fn of_sweep(
     levels: &[Level],
-    trials: &[Trial],
+    trials: &[LevelTrial],
     yield_point: &PointFinding,
     failure_point: &PointFinding,
     repeats: usize,

@@ -24,31 +24,32 @@ pub const STALLS: f64 = 30.0;
 pub const REQUESTS: u64 = 1_000;
 /// Goodput below this share of the offered load is a failure in any window.
 const HOPELESS_RATIO: f64 = 0.5;
-/// Goodput below this share is also a failure if only this many of the longest stalls could explain it.
-const FAR_BEHIND: (f64, f64) = (0.9, 4.0);
+/// Goodput below this share is also a failure if only [`EXPLAINING_STALLS`] of the longest stalls could explain it.
+const FAR_BEHIND_RATIO: f64 = 0.9;
+const EXPLAINING_STALLS: f64 = 4.0;
 
 /// Whether a point failed: it crossed a criterion of failure in a window that was long enough to judge.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
-    judged(point, criteria) == Some(Judged::Failed)
+    judged(point, criteria) == Some(TrialResult::Failed)
 }
 
 /// Judges a point's load; `None` if that is impossible (see [`crossed`]).
-pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
+pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<TrialResult> {
     if !unserved(point, criteria)?.is_empty() {
-        return Some(Judged::Failed);
+        return Some(TrialResult::Failed);
     }
     let is_beyond = |name| point.value(name).is_some_and(|us| us * 1e3 > criteria.p99_limit_ns as f64);
     let short = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
     let short = short.filter(|short| short.share < criteria.goodput_ratio);
     let is_hopeless = short.is_some_and(|short| {
-        let is_far_behind = short.share < FAR_BEHIND.0 && short.stalls > FAR_BEHIND.1;
+        let is_far_behind = short.share < FAR_BEHIND_RATIO && short.stalls > EXPLAINING_STALLS;
         (short.share < HOPELESS_RATIO || is_far_behind) && short.deviations > SURE_DEVIATIONS
     });
     let is_late = is_beyond(names::RESPONSE_P99);
     // The guards of live traffic allow for chance themselves.
     let has_stepped_back = is_late && point.value(names::LIVE_STEPPED_BACK).is_some();
     if is_hopeless || has_stepped_back || is_late && is_beyond(names::RESPONSE_P90) {
-        return Some(Judged::Failed);
+        return Some(TrialResult::Failed);
     }
     let is_behind = short.is_some_and(|short| short.deviations_beyond_stall > SURE_DEVIATIONS);
     let may_be_behind = short.is_some_and(|short| short.deviations > CHANCE_DEVIATIONS);
@@ -58,11 +59,11 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
         && (is_behind || is_late && point.outcomes.completed() >= REQUESTS)
         && sent_ratio <= 1.0 + criteria.bracket_ratio;
     Some(if is_failed {
-        Judged::Failed
+        TrialResult::Failed
     } else if is_late || may_be_behind || sent_ratio < 1.0 - criteria.bracket_ratio {
-        Judged::Unclear
+        TrialResult::Unclear
     } else {
-        Judged::Held
+        TrialResult::Held
     })
 }
 
@@ -187,10 +188,10 @@ pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
 
 /// One trial of a load. `weight`: share of a full-length point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Trial {
+pub(super) struct LevelTrial {
     pub load: f64,
     pub repeat: u32,
-    pub judged: Judged,
+    pub judged: TrialResult,
     pub weight: f64,
     /// Whether other work disturbed the trial.
     pub is_disturbed: bool,
@@ -200,23 +201,23 @@ pub(super) struct Trial {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum TrialResult {
     Held,
     /// The window was too short to judge; counts half as failed.
     Unclear,
     Failed,
 }
 
-impl Judged {
-    pub(super) fn of(failed: bool) -> Self {
-        if failed { Judged::Failed } else { Judged::Held }
+impl TrialResult {
+    pub(super) fn from_failed(failed: bool) -> Self {
+        if failed { TrialResult::Failed } else { TrialResult::Held }
     }
 
     fn failing_ratio(self) -> f64 {
         match self {
-            Judged::Held => 0.0,
-            Judged::Unclear => 0.5,
-            Judged::Failed => 1.0,
+            TrialResult::Held => 0.0,
+            TrialResult::Unclear => 0.5,
+            TrialResult::Failed => 1.0,
         }
     }
 }
@@ -231,30 +232,30 @@ pub(super) struct Bracket {
 /// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators,
 /// weighted by the trials' lengths), is below one half at `lower` and above it at `upper`. A load with exactly one
 /// half is between them, as is one whose undisturbed trials contradict the result of all trials.
-pub(super) fn bracket(trials: &[Trial]) -> Bracket {
+pub(super) fn bracket(trials: &[LevelTrial]) -> Bracket {
     let fitted = |disturbed_weight: f64| {
         let shares = shares(trials, disturbed_weight);
-        isotonic(&shares.iter().map(|(_, failed, weight)| (*failed, *weight)).collect::<Vec<_>>())
+        isotonic(&shares.iter().map(|one| (one.failed, one.weight)).collect::<Vec<_>>())
     };
     let mut bracket = Bracket { lower: None, upper: None };
-    for ((load, ..), (all, undisturbed)) in
+    for (one, (all, undisturbed)) in
         shares(trials, 1.0).iter().zip(fitted(1.0).into_iter().zip(fitted(DISTURBED_WEIGHT)))
     {
         if all.max(undisturbed) < 0.5 - 1e-9 {
-            bracket.lower = Some(*load);
+            bracket.lower = Some(one.load);
         } else if all.min(undisturbed) > 0.5 + 1e-9 && bracket.upper.is_none() {
-            bracket.upper = Some(*load);
+            bracket.upper = Some(one.load);
         }
     }
     bracket
 }
 
 /// Describes the trials that failed above `from`: `1 of 2 trials failed at 8 connections`; empty if none.
-pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> String) -> String {
+pub(super) fn some_failed(trials: &[LevelTrial], from: f64, words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
     let above = sorted.chunk_by(|a, b| a.load == b.load).filter(|same| same[0].load > from);
     let said = above.filter_map(|same| {
-        let failed: Vec<_> = same.iter().filter(|trial| trial.judged == Judged::Failed).collect();
+        let failed: Vec<_> = same.iter().filter(|trial| trial.judged == TrialResult::Failed).collect();
         let disturbed = match failed.iter().filter(|trial| trial.is_disturbed).count() {
             0 => String::new(),
             n if n == failed.len() && n == 1 => ", while other work ran".into(),
@@ -268,48 +269,55 @@ pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> St
     said.take(3).collect::<Vec<_>>().join("; ")
 }
 
-fn by_load(trials: &[Trial]) -> Vec<&Trial> {
-    let mut sorted: Vec<&Trial> = trials.iter().collect();
+fn by_load(trials: &[LevelTrial]) -> Vec<&LevelTrial> {
+    let mut sorted: Vec<&LevelTrial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.repeat.cmp(&b.repeat)));
     sorted
 }
 
-/// Ascending loads with the weighted share of failing trials and their total weight.
-fn shares(trials: &[Trial], disturbed_weight: f64) -> Vec<(f64, f64, f64)> {
-    let weight = |trial: &Trial| trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
+/// The trials of one load.
+struct FailedShare {
+    load: f64,
+    /// Weighted share of failing trials.
+    failed: f64,
+    /// Total weight.
+    weight: f64,
+}
+
+/// Ascending loads.
+fn shares(trials: &[LevelTrial], disturbed_weight: f64) -> Vec<FailedShare> {
+    let weight = |trial: &LevelTrial| trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
     by_load(trials)
         .chunk_by(|a, b| a.load == b.load)
         .map(|same| {
             let failed: f64 = same.iter().map(|trial| weight(trial) * trial.judged.failing_ratio()).sum();
             let weight: f64 = same.iter().map(|trial| weight(trial)).sum();
-            (same[0].load, failed / weight, weight)
+            FailedShare { load: same[0].load, failed: failed / weight, weight }
         })
         .collect()
 }
 
 /// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.
-pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
-    let clear: Vec<Trial> = trials.iter().filter(|trial| trial.judged != Judged::Unclear).copied().collect();
+pub(super) fn inconsistent(trials: &[LevelTrial]) -> Vec<f64> {
+    let clear: Vec<LevelTrial> = trials.iter().filter(|trial| trial.judged != TrialResult::Unclear).copied().collect();
     let shares = shares(&clear, 1.0);
-    let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
-    shares
-        .iter()
-        .filter(|(load, failed, _)| (*failed > 0.0 && *failed < 1.0) || (*failed > 0.5 && *load < highest_held))
-        .map(|(load, ..)| *load)
-        .collect()
+    let highest_held = shares.iter().filter(|one| one.failed < 0.5).map(|one| one.load).fold(0.0, f64::max);
+    let is_mixed = |one: &&FailedShare| one.failed > 0.0 && one.failed < 1.0;
+    let is_below = |one: &&FailedShare| one.failed > 0.5 && one.load < highest_held;
+    shares.iter().filter(|one| is_mixed(one) || is_below(one)).map(|one| one.load).collect()
 }
 
 /// Interval of the failure point: the bracket, widened by a bootstrap. With three or more repeats it draws whole
 /// repeats (their trials share the machine's speed), otherwise single trials.
-fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
+fn bracket_interval(trials: &[LevelTrial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
     let found = bracket(trials);
     let lowest = trials.iter().map(|trial| trial.load).fold(f64::INFINITY, f64::min);
     let highest = trials.iter().map(|trial| trial.load).fold(0.0, f64::max);
-    let mut by_repeat: BTreeMap<u32, Vec<Trial>> = BTreeMap::new();
+    let mut by_repeat: BTreeMap<u32, Vec<LevelTrial>> = BTreeMap::new();
     for trial in trials {
         by_repeat.entry(trial.repeat).or_default().push(*trial);
     }
-    let clusters: Vec<Vec<Trial>> = if by_repeat.len() >= 3 {
+    let clusters: Vec<Vec<LevelTrial>> = if by_repeat.len() >= 3 {
         by_repeat.into_values().collect()
     } else {
         trials.iter().map(|trial| vec![*trial]).collect()
@@ -317,7 +325,7 @@ fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64
     let mut random = random(seed);
     let mut middles = Vec::new();
     for _ in 0..crate::statistics::DRAWS {
-        let drawn: Vec<Trial> = (0..clusters.len())
+        let drawn: Vec<LevelTrial> = (0..clusters.len())
             .flat_map(|_| clusters[random.random_range(0..clusters.len())].iter().copied())
             .collect();
         let drawn = bracket(&drawn);
@@ -337,7 +345,7 @@ fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64
 }
 
 /// Requests of random schedules at a load; infinite for a fixed schedule.
-fn requests_at(trials: &[Trial], load: f64) -> f64 {
+fn requests_at(trials: &[LevelTrial], load: f64) -> f64 {
     let there = trials.iter().filter(|trial| trial.load == load);
     there.map(|trial| trial.random_requests.unwrap_or(f64::INFINITY).max(1.0)).sum()
 }
@@ -345,20 +353,20 @@ fn requests_at(trials: &[Trial], load: f64) -> f64 {
 /// The recovery point, between loads that are off the loading curve and loads that are back on it. `trials`: load,
 /// repeat, whether it was off.
 pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &Criteria) -> PointFinding {
-    let trial = |(load, repeat, failed): &(f64, u32, bool)| Trial {
+    let trial = |(load, repeat, failed): &(f64, u32, bool)| LevelTrial {
         load: *load,
         repeat: *repeat,
-        judged: Judged::of(*failed),
+        judged: TrialResult::from_failed(*failed),
         weight: 1.0,
         is_disturbed: false,
         random_requests: None,
     };
-    let trials: Vec<Trial> = trials.iter().map(trial).collect();
+    let trials: Vec<LevelTrial> = trials.iter().map(trial).collect();
     let found = bracket(&trials);
     PointFinding { n_repeats: repeats as u64, ..bracketed(&trials, found, criteria, RECOVERY_SEED) }
 }
 
-pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, seed: u64) -> PointFinding {
+pub(super) fn bracketed(trials: &[LevelTrial], found: Bracket, criteria: &Criteria, seed: u64) -> PointFinding {
     let mut point = PointFinding::none(criteria, repeats_at(trials, found), "");
     (point.held, point.failed, point.low) = (found.lower, found.upper, found.lower);
     match (found.lower, found.upper) {
@@ -375,7 +383,7 @@ pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, s
     point
 }
 
-fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
+fn repeats_at(trials: &[LevelTrial], bracket: Bracket) -> usize {
     let count = |load: Option<f64>| {
         let repeats: BTreeSet<u32> =
             trials.iter().filter(|trial| Some(trial.load) == load).map(|trial| trial.repeat).collect();
@@ -392,8 +400,15 @@ mod tests {
     use super::*;
     use record::{Figure, Origin, Outcomes, Sweep};
 
-    fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
-        Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, is_disturbed: false, random_requests: None }
+    fn trial(load: f64, repeat: u32, failed: bool) -> LevelTrial {
+        LevelTrial {
+            load,
+            repeat,
+            judged: TrialResult::from_failed(failed),
+            weight: 1.0,
+            is_disturbed: false,
+            random_requests: None,
+        }
     }
 
     #[test]
@@ -404,7 +419,7 @@ mod tests {
                 trials.push(trial(load, repeat, load > 42.0));
             }
         }
-        trials[1].judged = Judged::Failed;
+        trials[1].judged = TrialResult::Failed;
         assert_eq!(bracket(&trials), Bracket { lower: Some(42.0), upper: Some(44.0) });
         assert_eq!(inconsistent(&trials), vec![20.0]);
     }
@@ -423,10 +438,10 @@ mod tests {
     fn one_undisturbed_trial_does_not_outweigh_three_that_failed() {
         let mut trials = vec![trial(2_896.0, 0, false), trial(2_896.0, 1, false), trial(4_096.0, 0, false)];
         for repeat in 1..4 {
-            trials.push(Trial { is_disturbed: true, ..trial(4_096.0, repeat, true) });
+            trials.push(LevelTrial { is_disturbed: true, ..trial(4_096.0, repeat, true) });
         }
         assert_eq!(bracket(&trials), Bracket { lower: Some(2_896.0), upper: None }, "not known");
-        trials[2].judged = Judged::Failed;
+        trials[2].judged = TrialResult::Failed;
         assert_eq!(bracket(&trials).upper, Some(4_096.0));
     }
 
@@ -438,7 +453,7 @@ mod tests {
 
     /// A closed loop over `connections`, 2 s.
     fn closed(connections: u64, outcomes: Outcomes) -> Point {
-        let point = Point::of(Sweep::Connections, 0, connections, Pace::Closed);
+        let point = Point::new(Sweep::Connections, 0, connections, Pace::Closed);
         Point { warmup_ns: 1_000_000_000, duration_ns: 2_000_000_000, outcomes, ..point }
     }
 

@@ -1,9 +1,11 @@
 //! Combines levels, curves and trials into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
-use super::failure::{self, Bracket, Judged, Trial};
+use super::failure::{self, Bracket, LevelTrial, TrialResult};
 use super::words::load_words;
-use super::{CpuGrowth, Drift, Findings, Full, Level, Peak, PointFinding, PointPlace, SweepFindings, Zone, levels};
+use super::{
+    CpuGrowth, Drift, Findings, FullResource, Level, Peak, PointFinding, PointPlace, SweepFindings, Zone, levels,
+};
 use super::{capacity, doubts};
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
@@ -13,7 +15,7 @@ use record::{Criteria, Point, RunDir, Sweep, names};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-type Group<'a> = (f64, Vec<&'a Point>);
+type LoadGroup<'a> = (f64, Vec<&'a Point>);
 
 /// Seeds of the bootstraps: different, but fixed, so that the same run always gives the same findings.
 const YIELD_SEED: u64 = 0x5947;
@@ -22,7 +24,8 @@ const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
 /// Minimum width of the knee's interval below and above. The response time at low loads includes the path, timer
 /// slack and wake-ups, which make the knee slightly too high; repeats do not show by how much.
-const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
+const KNEE_ERROR_BELOW: f64 = 0.04;
+const KNEE_ERROR_ABOVE: f64 = 0.015;
 /// Minimum relative error of the rate at which a CPU is saturated, because interrupts are charged to the interrupted
 /// work.
 const RATE_ERROR: f64 = 0.015;
@@ -57,7 +60,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let trials = levels::trials(&groups, criteria);
     let bracket = failure::bracket(&trials);
     let throughput = BlockCurve::fit(&levels::throughputs(&groups));
-    let answered: Vec<Group<'_>> = groups
+    let answered: Vec<LoadGroup<'_>> = groups
         .iter()
         .map(|(load, points)| (*load, points.iter().copied().filter(|point| costs_are_of_answers(point)).collect()))
         .collect();
@@ -156,9 +159,9 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
 
 /// Corrects the zone of a level so that it does not contradict its own trials. If these disagree with each other or
 /// with those of other loads, it is [`Zone::Inconsistent`].
-fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trials: &[Trial]) -> Zone {
-    let own: Vec<&Trial> = trials.iter().filter(|trial| trial.load == level.load).collect();
-    let is_judged = own.iter().any(|trial| trial.judged != Judged::Unclear);
+fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trials: &[LevelTrial]) -> Zone {
+    let own: Vec<&LevelTrial> = trials.iter().filter(|trial| trial.load == level.load).collect();
+    let is_judged = own.iter().any(|trial| trial.judged != TrialResult::Unclear);
     let is_between =
         bracket.lower.is_none_or(|held| level.load > held) && bracket.upper.is_none_or(|failed| level.load < failed);
     let is_without_trial = level.throughput_per_sec.is_none() && level.failing == 0;
@@ -238,8 +241,8 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         // Repeats do not show how much the form of the bend between few loads differs from the fitted one.
         let of_form = curve.change_without_a_load(knee, |curve| curve.knee(gain));
         let wider = |end: f64| (end / knee).ln().hypot(of_form);
-        point.low = point.low.map(|low| (knee / wider(low).exp()).min(knee * (1.0 - KNEE_ERRORS.0)));
-        point.high = point.high.map(|high| (knee * wider(high).exp()).max(knee * (1.0 + KNEE_ERRORS.1)));
+        point.low = point.low.map(|low| (knee / wider(low).exp()).min(knee * (1.0 - KNEE_ERROR_BELOW)));
+        point.high = point.high.map(|high| (knee * wider(high).exp()).max(knee * (1.0 + KNEE_ERROR_ABOVE)));
     }
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = exact_percent(gain);
@@ -264,10 +267,12 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
 
 fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     match level.full(criteria.saturation_ratio) {
-        Some(Full::Quota(used)) => format!("; the server uses {} of its limit of CPU time", percent(used.min(1.0))),
-        Some(Full::Cpus(busy)) => format!("; the server's CPUs are {} busy", percent(busy)),
-        Some(Full::Thread(used)) => format!("; the server's busiest thread uses {} of a CPU", percent(used)),
-        Some(Full::CrowdedCpus(busy)) => {
+        Some(FullResource::Quota(used)) => {
+            format!("; the server uses {} of its limit of CPU time", percent(used.min(1.0)))
+        }
+        Some(FullResource::Cpus(busy)) => format!("; the server's CPUs are {} busy", percent(busy)),
+        Some(FullResource::Thread(used)) => format!("; the server's busiest thread uses {} of a CPU", percent(used)),
+        Some(FullResource::CrowdedCpus(busy)) => {
             format!("; the server's CPUs are {} busy, much of it with other work", percent(busy))
         }
         None if level.cpus_busy_ratio.is_none() && level.busiest_thread_cpus.is_none() => {
@@ -328,7 +333,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
 
 fn efficiency_point(
     cpu: Option<&BlockCurve>,
-    answered: &[Group<'_>],
+    answered: &[LoadGroup<'_>],
     levels: &[Level],
     sweep: Sweep,
     criteria: &Criteria,
@@ -374,7 +379,7 @@ fn efficiency_point(
 }
 
 fn failure_point(
-    trials: &[Trial],
+    trials: &[LevelTrial],
     bracket: Bracket,
     levels: &[Level],
     sweep: Sweep,
@@ -418,7 +423,7 @@ fn failure_point(
     point
 }
 
-fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &Criteria) -> Option<Peak> {
+fn peak(curve: &BlockCurve, groups: &[LoadGroup<'_>], levels: &[Level], criteria: &Criteria) -> Option<Peak> {
     let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
     let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
     let (load, per_sec) = measured.reduce(|best, other| if other.1 > best.1 { other } else { best })?;
@@ -442,7 +447,7 @@ fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &C
 }
 
 /// Ratio of the values at two loads: the median over the repeats that have both.
-fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+fn paired(groups: &[LoadGroup<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let at = |load: f64| groups.iter().find(|(known, _)| *known == load).map(|(_, points)| points);
     let (before, after) = (at(from)?, at(to)?);
     within::pairs(before, after, value).change(0.95).map(|(_, _, ratio)| ratio.value)
@@ -454,7 +459,7 @@ const CPU_FOR_COST_US: f64 = 100_000.0;
 const CPU_MISSED_US: f64 = 50_000.0;
 
 /// The levels at which most points were answered, each with its requests and their cost.
-fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
+fn costs<'a>(answered: &[LoadGroup<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
     answered.iter().zip(levels).filter_map(move |((_, points), level)| {
@@ -466,7 +471,7 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
 /// The load with the lowest cost and the higher load with the highest. Their ratio comes from repeats with both
 /// loads; `None` without one. A load with little CPU time is the lowest only if it remains so after adding the time
 /// that ticks may have missed.
-fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
+fn growth(answered: &[LoadGroup<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
         us: f64,

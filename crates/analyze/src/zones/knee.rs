@@ -31,16 +31,16 @@ impl BlockCurve {
             // At a sharp knee, doublings centred below it still have that gain.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
-        let measured: Vec<Measured> = (0..self.loads.len())
+        let measured: Vec<LogPoint> = (0..self.loads.len())
             .filter(|at| speaks_for(guess, self.loads[*at]))
-            .map(|at| Measured { x: self.loads[at].ln(), level: self.levels[at], precision: self.precisions[at] })
+            .map(|at| LogPoint { x: self.loads[at].ln(), level: self.levels[at], precision: self.precisions[at] })
             .collect();
         let most_slope = (1.0 + gain_ratio).log2();
-        let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
+        let fits = BENDS.map(|bend| KneeFit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
         // Noise makes a bend look gentle, so the estimate uses the sharpest of the equally good fits. Draws use any
         // of them, so the interval covers the form of the bend.
-        let as_well: Vec<&Fit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
+        let as_well: Vec<&KneeFit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
         let best = as_well[((self.sharpness * as_well.len() as f64) as usize).min(as_well.len() - 1)];
         Some(Crossing::At(best.knee.exp().clamp(first, last)))
     }
@@ -52,7 +52,7 @@ pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
 
 /// The logarithm of a load, the logarithm of its throughput, and the precision of the latter.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct LogPoint {
     x: f64,
     level: f64,
     precision: f64,
@@ -60,7 +60,7 @@ struct Measured {
 
 /// A curve with a bend: `level + x - softplus(bend (1 - slope) (x - knee)) / bend` over x = ln(load).
 #[derive(Debug, Clone, Copy)]
-struct Fit {
+struct KneeFit {
     /// ln of the throughput with one connection.
     level: f64,
     /// ln of the load at which the lines meet.
@@ -70,15 +70,15 @@ struct Fit {
     squares: f64,
 }
 
-impl Fit {
-    fn new(measured: &[Measured], knee: f64, bend: f64) -> Fit {
+impl KneeFit {
+    fn new(measured: &[LogPoint], knee: f64, bend: f64) -> KneeFit {
         let level = measured.iter().take(3).map(|at| at.level - at.x).fold(f64::NEG_INFINITY, f64::max);
-        let fit = Fit { level, knee, slope: 0.0, bend, squares: 0.0 };
-        Fit { squares: fit.squares_of(measured), ..fit }
+        let fit = KneeFit { level, knee, slope: 0.0, bend, squares: 0.0 };
+        KneeFit { squares: fit.squares_of(measured), ..fit }
     }
 
     /// The height of a measured level above the curve, and the weight of the second line there.
-    fn residual(&self, at: &Measured) -> (f64, f64) {
+    fn residual(&self, at: &LogPoint) -> (f64, f64) {
         let z = self.bend * (1.0 - self.slope) * (at.x - self.knee);
         let small = (-z.abs()).exp();
         let softplus = z.max(0.0) + small.ln_1p();
@@ -86,12 +86,12 @@ impl Fit {
         (at.level - (self.level + at.x - softplus / self.bend), share)
     }
 
-    fn squares_of(&self, measured: &[Measured]) -> f64 {
+    fn squares_of(&self, measured: &[LogPoint]) -> f64 {
         measured.iter().map(|at| at.precision * self.residual(at).0.powi(2)).sum()
     }
 
     /// The nearest least-squares fit (Levenberg and Marquardt) with a slope of at most this.
-    fn improved(mut self, measured: &[Measured], most_slope: f64) -> Fit {
+    fn improved(mut self, measured: &[LogPoint], most_slope: f64) -> KneeFit {
         let mut damping = 1e-3;
         for _ in 0..STEPS {
             let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
@@ -114,7 +114,7 @@ impl Fit {
                 row[i] = row[i] * (1.0 + damping) + 1e-9;
             }
             let Some([level, knee, slope]) = solved(matrix, right) else { break };
-            let mut next = Fit {
+            let mut next = KneeFit {
                 level: self.level + level,
                 knee: self.knee + knee,
                 slope: (self.slope + slope).clamp(-1.5, most_slope),

@@ -1,7 +1,7 @@
 //! Points grouped by load: the levels of a sweep.
 
-use super::failure::{Judged, Trial, crossed, fails, judged};
-use super::{Level, Spread, Zone, curve::Reading};
+use super::failure::{LevelTrial, TrialResult, crossed, fails, judged};
+use super::{Level, Spread, Zone, curve::CurvePoint};
 use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
 use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
@@ -106,12 +106,12 @@ fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f6
     groups.iter().flat_map(of_load)
 }
 
-pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
+pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<CurvePoint> {
     precise_readings(groups, |point| Some((value(point)?, 1.0)))
 }
 
 /// Good answers per second; the precision is lower with few requests.
-pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
+pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<CurvePoint> {
     precise_readings(groups, |point| {
         let requests = 1.0 + point.outcomes.completed() as f64;
         let good = good_per_sec(point).filter(|rate| *rate > 0.0)?;
@@ -119,25 +119,25 @@ pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
     })
 }
 
-fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option<(f64, f64)>) -> Vec<Reading> {
+fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option<(f64, f64)>) -> Vec<CurvePoint> {
     weighted(groups)
         .filter_map(|(load, point, weight)| {
             let (value, precision) = of(point)?;
-            Some(Reading { load, repeat: point.repeat, value, weight, precision })
+            Some(CurvePoint { load, repeat: point.repeat, value, weight, precision })
         })
         .collect()
 }
 
 /// The trials for the failure point. A load limited by the client is not a trial of the server.
-pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
+pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<LevelTrial> {
     let longest = longest_ns(groups);
     weighted(groups)
         .filter_map(|(load, point, _)| {
             let judged = judged(point, criteria)?;
-            let limited = judged == Judged::Failed && client_limited(point, criteria);
+            let limited = judged == TrialResult::Failed && client_limited(point, criteria);
             let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
             let random_requests = is_random.then_some(point.outcomes.sent as f64);
-            (!limited).then_some(Trial {
+            (!limited).then_some(LevelTrial {
                 load,
                 repeat: point.repeat,
                 judged,

@@ -232,7 +232,7 @@ fn not_reached(lowest: f64) -> String {
 }
 
 /// A load at which the server has been down since a turn of the ways.
-struct Fallen {
+struct FallenLoad {
     /// Whether the load is significantly lower; otherwise it is unchanged.
     is_down: bool,
     /// Good answers per second of each visit before the turn.
@@ -244,7 +244,7 @@ struct Fallen {
 }
 
 /// The lowest loads at which the server has been down ever since its fall; empty if it recovered or never fell.
-fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
+fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, FallenLoad> {
     let is_way = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Unloading);
     let mut ways: Vec<&Point> = points.iter().filter(is_way).collect();
     ways.sort_by_key(|point| point.index);
@@ -254,14 +254,14 @@ fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let of_repeats = (1..=last).map(|repeat| first(&|point| point.sweep == Sweep::Unloading && point.repeat == repeat));
     let turns = std::iter::once(first(&|point| point.repeat > 0)).chain(of_repeats).flatten();
     let of_turns = turns.map(|turn| fallen_since(turn, &ways, criteria));
-    let fell_at_once = |fallen: &BTreeMap<u64, Fallen>| {
-        let middle = |of: fn(&Fallen) -> f64| median(fallen.values().map(of)).unwrap_or(0.0).abs();
+    let fell_at_once = |fallen: &BTreeMap<u64, FallenLoad>| {
+        let middle = |of: fn(&FallenLoad) -> f64| median(fallen.values().map(of)).unwrap_or(0.0).abs();
         middle(|fallen| fallen.moved) <= STEADY_RATIO * middle(|fallen| fallen.change.ratio.value.ln())
     };
     of_turns.into_iter().find(|fallen| fallen.len() >= LEAST_LOADS && fell_at_once(fallen)).unwrap_or_default()
 }
 
-fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
+fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64, FallenLoad> {
     let mut by_load: BTreeMap<u64, (Vec<&Point>, Vec<&Point>)> = BTreeMap::new();
     for point in ways {
         let (before, since) = by_load.entry(point.connections).or_default();
@@ -272,13 +272,13 @@ fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64
     let judged: Vec<_> = known.map(|(load, (before, since))| (load, fallen(&before, &since, criteria))).collect();
     let as_before = judged.iter().filter(|(_, one)| one.as_ref().is_some_and(|one| !one.is_down)).count();
     let down = judged.into_iter().map_while(|(load, one)| Some((load, one.filter(|one| one.is_down)?)));
-    let fallen: BTreeMap<u64, Fallen> = down.collect();
+    let fallen: BTreeMap<u64, FallenLoad> = down.collect();
     // A server that is unchanged at most loads has recovered.
     if as_before > fallen.len() { BTreeMap::new() } else { fallen }
 }
 
 /// Compares a load before and since the turn; `None` if that is impossible.
-fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fallen> {
+fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<FallenLoad> {
     let before = counted(before);
     if since.len() < LEAST_VISITS || 2 * before.iter().filter(|point| fails(point, criteria)).count() >= before.len() {
         return None;
@@ -292,7 +292,7 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     let ends = Some((least / from, most / from));
     let change = Change { from, to, ratio: Estimate::new(to / from, ends, criteria.confidence_ratio, since.len()) };
     let is_down = change.ratio.value <= APART_RATIO && most / from <= APART_AT_MOST;
-    Some(Fallen { is_down, before, change, moved })
+    Some(FallenLoad { is_down, before, change, moved })
 }
 
 /// Good answers per second; 0.001 for a server that answers no request.

@@ -345,7 +345,7 @@ fn a_server_whose_own_work_fills_its_cpu_has_no_cause_in_its_account() {
 
 #[test]
 fn the_places_of_a_request_add_up_to_its_response_time() {
-    let mut point = Point::of(Sweep::Connections, 0, 32, Pace::Closed);
+    let mut point = Point::new(Sweep::Connections, 0, 32, Pace::Closed);
     point.duration_ns = WINDOW_NS;
     set(&mut point, names::THROUGHPUT, 2000.0, 2000);
     set(&mut point, names::SERVER_UNREAD, 3.0, 50);

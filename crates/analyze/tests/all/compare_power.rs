@@ -45,7 +45,7 @@ fn runs(machine: Machine, times: f64, rounds: u32, seed: u64, in_turn: bool) -> 
                 let speed = (turn + machine.point * normal()).exp() * (1.0 - taken);
                 let cost_us = 200.0 * if side == 1 { times } else { 1.0 };
                 let (rate, connections) = (1e6 / cost_us * speed, 1u64 << load);
-                let mut point = Point::of(Sweep::Connections, repeat, connections, Pace::Closed);
+                let mut point = Point::new(Sweep::Connections, repeat, connections, Pace::Closed);
                 (point.index, point.duration_ns) = (points.len() as u32, 400_000_000);
                 point.outcomes.ok = (rate * 0.4) as u64;
                 let tail = (0.15 * normal()).exp();

@@ -191,7 +191,7 @@ pub fn any_point() -> impl Strategy<Value = Point> {
                     ..Default::default()
                 },
                 doubts: vec![],
-                ..Point::of(sweep, repeat, connections, pace)
+                ..Point::new(sweep, repeat, connections, pace)
             };
             for ((name, unit, _), value) in figures {
                 point.figures.set(name, Figure { value: Some(value), ..Figure::new(0.0, unit, 1, Origin::Counted) });
@@ -224,7 +224,7 @@ pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
         started_unix_ms: 1_763_757_412_000,
         warmup_ns: 200_000_000,
         duration_ns: 1_000_000_000,
-        ..Point::of(Sweep::Axis, repeat, 20, Pace::Closed)
+        ..Point::new(Sweep::Axis, repeat, 20, Pace::Closed)
     };
     point.outcomes.sent = 50_000;
     point.outcomes.ok = 50_000;

@@ -27,7 +27,7 @@ pub fn points() -> Vec<Point> {
                 duration_ns: 2_000_000_000,
                 outcomes: Outcomes { sent: 100_000, ok: 100_000, ..Default::default() },
                 doubts: vec![],
-                ..Point::of(Sweep::Connections, repeat as u32, *connections, Pace::Closed)
+                ..Point::new(Sweep::Connections, repeat as u32, *connections, Pace::Closed)
             };
             let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));
             set(names::THROUGHPUT, rate * drift, "1/s");

@@ -2,7 +2,7 @@
 
 use crate::fixture::{axis_plan, axis_point};
 use crate::server::{Bench, Server, disturb, plan};
-use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, SweepStep, Turns};
+use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, SweepStep, TurnSweep};
 use analyze::zones::{self, Findings};
 use record::scenario::SweepPlan;
 use record::{Axis, Criteria, DoubtKind, names};
@@ -205,7 +205,7 @@ fn a_dead_server_ends_every_search() {
     let planners: [Box<dyn Planner>; 3] = [
         Box::new(ConnectionSweep::new(&plan, 1)),
         Box::new(RateSearch::new(&plan, None, 1)),
-        Box::new(Turns::new(&plan, 1)),
+        Box::new(TurnSweep::new(&plan, 1)),
     ];
     for mut planner in planners {
         assert!((0..500).any(|_| matches!(planner.next(&[], 0), SweepStep::Done { .. })), "{}", planner.subject());
@@ -242,7 +242,7 @@ fn a_requested_warm_up_precedes_every_point() {
 fn in_turn(servers: [Server; 2], budget_s: u64) -> [Vec<record::Point>; 2] {
     let mut benches = servers.map(|server| Bench::new(server, 5));
     let plan = record::scenario::SweepPlan { connections_max: 64, ..plan(budget_s) };
-    let (mut planner, mut now, mut elapsed_ns) = (Turns::new(&plan, 1), 0, 0);
+    let (mut planner, mut now, mut elapsed_ns) = (TurnSweep::new(&plan, 1), 0, 0);
     for _ in 0..2000 {
         let bench = &mut benches[now];
         match planner.next(&bench.points, elapsed_ns) {
@@ -328,7 +328,7 @@ fn every_planner_remeasures_a_disturbed_point_once_if_most_are_quiet() {
         ("connections", Box::new(|| Box::new(ConnectionSweep::new(&plan, 3)))),
         ("rate", Box::new(|| Box::new(RateSearch::new(&plan, Some(83_000.0), 3)))),
         ("axis", Box::new(|| Box::new(AxisSweep::new(&axis_plan(Axis::Cold, &[0.0, 100.0, 200.0]), &plan, None, 3)))),
-        ("turns", Box::new(|| Box::new(Turns::new(&few, 3)))),
+        ("turns", Box::new(|| Box::new(TurnSweep::new(&few, 3)))),
     ];
     for (name, planner) in make {
         let quiet = visits_of(&mut *planner(), &|_, _, _| false);

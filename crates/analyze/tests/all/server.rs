@@ -145,7 +145,7 @@ impl Bench {
             started_unix_ms: 1_763_757_412_000 + self.elapsed_ns / 1_000_000,
             warmup_ns: duration_ns / 5,
             duration_ns,
-            ..Point::of(sweep, repeat, connections, pace)
+            ..Point::new(sweep, repeat, connections, pace)
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;
         self.points.last_mut().unwrap()

@@ -85,7 +85,7 @@ impl Law {
         let mut point = Point {
             duration_ns: (window * 1e9) as u64,
             outcomes: Outcomes { sent, ok: answers.len() as u64, ..Outcomes::default() },
-            ..Point::of(Sweep::Rate, 0, 64, pace)
+            ..Point::new(Sweep::Rate, 0, 64, pace)
         };
         let good = answered as f64 / window;
         let us = |value: Option<&f64>| value.copied().unwrap_or(0.0) * 1e6;

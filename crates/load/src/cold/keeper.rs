@@ -2,11 +2,11 @@
 //! may answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for
 //! ever. So each connection is probed once (keep-alive), and counts when the server has answered.
 
-use super::{ColdCounts, Shared};
+use super::{ColdCounts, PoolState};
 use crate::check;
 use crate::cost::{pin_to, thread_cpu_ns};
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
-use crate::ports::{Lease, PortAllocator};
+use crate::ports::{PortAllocator, PortLease};
 use crate::ramp::ConnectRamp;
 use crate::socket::{self, Errno};
 use record::LoadPlan;
@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 /// Poll interval for a new target.
-const LOOK_NS: u64 = 100_000_000;
+const CHECK_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 100_000_000;
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
 const RELEASES: u64 = 4_096;
@@ -30,16 +30,16 @@ const HELD_EVENT: u64 = 1 << 62;
 #[derive(Clone, Copy)]
 struct Attempt {
     fd: i32,
-    lease: Lease,
+    lease: PortLease,
     began_ns: u64,
     /// When the handshake was complete at the client's end.
     opened_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldSocket {
     fd: i32,
-    lease: Lease,
+    lease: PortLease,
 }
 
 pub(super) struct Keeper {
@@ -55,7 +55,7 @@ pub(super) struct Keeper {
     /// Attempts in their handshake; the others wait for the answer to their probe.
     under_way: u64,
     next_sweep_ns: u64,
-    held: Slab<Held>,
+    held: Slab<HeldSocket>,
     /// Pause after connections that the server dropped at once; doubles while it does so.
     back_off_ns: u64,
     paused_until_ns: u64,
@@ -88,7 +88,7 @@ impl Keeper {
         })
     }
 
-    pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
+    pub(super) fn keep(&mut self, shared: &PoolState) -> Result<(), Errno> {
         if let Some(cpu) = self.cpus.last() {
             // Pinning only affects speed.
             let _ = pin_to(*cpu);
@@ -118,9 +118,9 @@ impl Keeper {
             } else if !self.attempts.is_empty() {
                 SWEEP_NS
             } else if may_open {
-                pause_ns.min(LOOK_NS)
+                pause_ns.min(CHECK_NS)
             } else {
-                LOOK_NS
+                CHECK_NS
             };
             let count = self.poller.wait(wait_ns)?;
             for index in 0..count {
@@ -138,9 +138,9 @@ impl Keeper {
         Ok(())
     }
 
-    fn publish(&mut self, shared: &Shared) {
+    fn publish(&mut self, shared: &PoolState) {
         // An entry is hardly larger than its value.
-        let bytes = self.held.capacity() * size_of::<Held>() + self.attempts.capacity() * size_of::<Attempt>();
+        let bytes = self.held.capacity() * size_of::<HeldSocket>() + self.attempts.capacity() * size_of::<Attempt>();
         let established = self.held.len() as u64;
         self.counts = ColdCounts { established, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
         shared.report(|reported| reported.counts = self.counts);
@@ -168,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn begin(&self, lease: Lease) -> Result<i32, Errno> {
+    fn begin(&self, lease: PortLease) -> Result<i32, Errno> {
         let is_ipv4 = self.address.is_ipv4();
         let fd = socket::stream_socket(is_ipv4)?;
         let begun = socket::set_keepalive(fd, true)
@@ -226,7 +226,7 @@ impl Keeper {
 
     fn hold(&mut self, key: usize) -> Result<(), Errno> {
         let Attempt { fd, lease, .. } = self.attempts.remove(key);
-        let slot = self.held.insert(Held { fd, lease });
+        let slot = self.held.insert(HeldSocket { fd, lease });
         socket::set_keepalive(fd, false)?;
         self.poller.modify(fd, READABLE, HELD_EVENT | slot as u64)?;
         self.back_off_ns = 0;
@@ -268,7 +268,7 @@ impl Keeper {
 
     /// Returns whether there was one. `is_ours`: the client closes first.
     fn close(&mut self, slot: usize, is_ours: bool) -> bool {
-        let Some(Held { fd, lease }) = self.held.try_remove(slot) else { return false };
+        let Some(HeldSocket { fd, lease }) = self.held.try_remove(slot) else { return false };
         socket::close(fd);
         self.ports.release(lease, is_ours, monotonic_ns());
         true

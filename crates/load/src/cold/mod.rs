@@ -43,24 +43,24 @@ pub struct ColdCounts {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Report {
+struct PoolReport {
     counts: ColdCounts,
-    trouble: Option<String>,
+    failure: Option<String>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PoolState {
     target: AtomicU64,
     is_ending: AtomicBool,
-    reported: Mutex<Report>,
+    reported: Mutex<PoolReport>,
 }
 
-impl Shared {
-    fn report(&self, change: impl FnOnce(&mut Report)) {
+impl PoolState {
+    fn report(&self, change: impl FnOnce(&mut PoolReport)) {
         change(&mut lock(&self.reported));
     }
 
-    fn reported(&self) -> Report {
+    fn reported(&self) -> PoolReport {
         lock(&self.reported).clone()
     }
 }
@@ -68,7 +68,7 @@ impl Shared {
 /// A thread that holds cold connections, one file descriptor each. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     thread: Option<JoinHandle<()>>,
     most: u64,
     slab_before: Option<u64>,
@@ -83,14 +83,14 @@ impl ColdPool {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
         check::check_ports(&plan)?;
         check::check_descriptors(&plan)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(PoolState::default());
         let mut keeper = Keeper::new(&plan).map_err(machine("prepare to hold cold connections"))?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cold".into())
             .spawn(move || {
                 if let Err(error) = keeper.keep(&theirs) {
-                    theirs.report(|reported| reported.trouble = Some(error.to_string()));
+                    theirs.report(|reported| reported.failure = Some(error.to_string()));
                 }
             })
             .map_err(machine("start the thread of the cold connections"))?;
@@ -98,11 +98,11 @@ impl ColdPool {
     }
 
     /// Opens or closes connections until `target` are established at both ends, or `stop` is set. Fails after
-    /// `patience` without progress.
+    /// `timeout` without progress.
     pub fn resize(
         &mut self,
         target: u64,
-        patience: Duration,
+        timeout: Duration,
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
     ) -> Result<(), LoadError> {
@@ -124,7 +124,7 @@ impl ColdPool {
             let distance = counts.established.abs_diff(target);
             if distance < nearest {
                 (nearest, since_ns) = (distance, monotonic_ns());
-            } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.has_ended() {
+            } else if monotonic_ns() - since_ns > timeout.as_nanos() as u64 || self.has_ended() {
                 return Err(wrong(self.why_not(target, counts)));
             }
             progress(counts.established);
@@ -137,7 +137,7 @@ impl ColdPool {
     }
 
     fn why_not(&self, target: u64, counts: ColdCounts) -> String {
-        let cause = self.shared.reported().trouble.unwrap_or_else(|| match counts {
+        let cause = self.shared.reported().failure.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
                     "the server closed {dropped} of them again: raise its limit of connections, its backlog and its \

@@ -98,7 +98,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     let (line, mut rest) = next_line(bytes);
     let (status, is_http_1_0) = parse_status_line(line)?;
     let mut length: Option<u64> = None;
-    let mut coding = Coding::Absent;
+    let mut coding = TransferCoding::Absent;
     let (mut parts, mut is_encoded) = (Parts::Reads, false);
     let (mut says_close, mut says_keep_alive) = (false, false);
     while !rest.is_empty() {
@@ -135,23 +135,23 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     }
     let mut is_ambiguous = false;
     let mut is_keep_alive = !says_close && (!is_http_1_0 || says_keep_alive);
-    if is_http_1_0 && coding != Coding::Absent {
+    if is_http_1_0 && coding != TransferCoding::Absent {
         return Err(Malformed("Transfer-Encoding in an HTTP/1.0 response"));
     }
     let body = if is_head_request || (100..200).contains(&status) || status == 204 || status == 304 {
         BodyKind::None
     } else {
         match (coding, length) {
-            (Coding::Chunked, announced) => {
+            (TransferCoding::Chunked, announced) => {
                 // RFC 9112 section 6.3: the transfer coding overrides the length, but the connection must be closed
                 // afterwards.
                 is_ambiguous = is_keep_alive && announced.is_some();
                 is_keep_alive &= announced.is_none();
                 BodyKind::Chunked
             }
-            (Coding::Other, _) => BodyKind::UntilClose,
-            (Coding::Absent, Some(length)) => BodyKind::Fixed(length),
-            (Coding::Absent, None) => BodyKind::UntilClose,
+            (TransferCoding::Other, _) => BodyKind::UntilClose,
+            (TransferCoding::Absent, Some(length)) => BodyKind::Fixed(length),
+            (TransferCoding::Absent, None) => BodyKind::UntilClose,
         }
     };
     if body == BodyKind::UntilClose || status == 101 {
@@ -163,13 +163,13 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+enum TransferCoding {
     Absent,
     Chunked,
     Other,
 }
 
-impl Coding {
+impl TransferCoding {
     /// Adds the codings of one field, in order. `chunked` may occur only once, at the end. `identity` is ignored: RFC
     /// 2616 defined it, and servers still send it.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
@@ -179,12 +179,13 @@ impl Coding {
             if token.eq_ignore_ascii_case(b"identity") {
                 continue;
             }
-            if *self == Coding::Chunked {
+            if *self == TransferCoding::Chunked {
                 return Err(Malformed("a transfer coding after chunked"));
             }
-            *self = if token.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
+            *self =
+                if token.eq_ignore_ascii_case(b"chunked") { TransferCoding::Chunked } else { TransferCoding::Other };
         }
-        if is_empty && *self == Coding::Absent {
+        if is_empty && *self == TransferCoding::Absent {
             return Err(Malformed("an empty Transfer-Encoding"));
         }
         Ok(())

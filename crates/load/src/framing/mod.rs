@@ -13,7 +13,7 @@ mod template;
 pub use head::{BodyKind, Head, parse_head};
 pub(crate) use head::{HTTP_2, is_http_2};
 pub use parts::Parts;
-pub(crate) use parts::{Parted, TYPE_BYTES, is_identity};
+pub(crate) use parts::{PartCounter, TYPE_BYTES, is_identity};
 pub use template::HeadCache;
 
 /// Maximum length of status line and fields. Bounds the memory of a connection.
@@ -56,17 +56,17 @@ pub enum AtEnd {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum MessagePhase {
     #[default]
     Head,
     Fixed,
     UntilClose,
-    Chunked(chunked::Step),
+    Chunked(chunked::ChunkStep),
     Done,
 }
 
 #[derive(Debug)]
-struct Carry {
+struct SplitHead {
     bytes: Vec<u8>,
     searched: usize,
 }
@@ -79,12 +79,12 @@ const AMBIGUOUS: u8 = 4;
 #[derive(Debug, Default)]
 pub struct Framing {
     remaining: u64,
-    carry: Option<Box<Carry>>,
+    carry: Option<Box<SplitHead>>,
     /// Bytes of the chunk-size line or of the trailers so far.
     line_bytes: u32,
     status: u16,
-    phase: Phase,
-    parted: Parted,
+    phase: MessagePhase,
+    parted: PartCounter,
     flags: u8,
     interim: u8,
 }
@@ -99,7 +99,7 @@ impl Framing {
     #[inline]
     pub fn reset(&mut self) {
         self.carry = None;
-        self.phase = Phase::Head;
+        self.phase = MessagePhase::Head;
         self.flags = 0;
         self.interim = 0;
         self.status = 0;
@@ -131,7 +131,7 @@ impl Framing {
 
     /// Bytes allocated for a split head.
     pub fn carry_bytes(&self) -> usize {
-        self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
+        self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<SplitHead>())
     }
 
     /// Number of the next bytes that are certainly body and need no inspection.
@@ -140,9 +140,9 @@ impl Framing {
         match self.phase {
             _ if self.parted.counts() => 0,
             // `feed` takes the last byte, because it completes the response.
-            Phase::Fixed => self.remaining - 1,
-            Phase::Chunked(chunked::Step::Data) => self.remaining.saturating_sub(1),
-            Phase::UntilClose => u64::MAX,
+            MessagePhase::Fixed => self.remaining - 1,
+            MessagePhase::Chunked(chunked::ChunkStep::Data) => self.remaining.saturating_sub(1),
+            MessagePhase::UntilClose => u64::MAX,
             _ => 0,
         }
     }
@@ -151,7 +151,7 @@ impl Framing {
     #[inline]
     pub fn skip(&mut self, count: u64) {
         debug_assert!(count <= self.skippable());
-        if self.phase != Phase::UntilClose {
+        if self.phase != MessagePhase::UntilClose {
             self.remaining -= count;
         }
     }
@@ -173,39 +173,39 @@ impl Framing {
     }
 
     fn feed_slow(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Consumed, Malformed> {
-        let mut fed = Consumed::default();
+        let mut consumed = Consumed::default();
         loop {
-            let rest = &bytes[fed.used..];
+            let rest = &bytes[consumed.used..];
             match self.phase {
-                Phase::Done => {
-                    fed.is_complete = true;
-                    return Ok(fed);
+                MessagePhase::Done => {
+                    consumed.is_complete = true;
+                    return Ok(consumed);
                 }
-                _ if rest.is_empty() => return Ok(fed),
-                Phase::Head => fed.used += self.feed_head(heads, slot, rest)?,
-                Phase::UntilClose => self.body_came(rest, &mut fed),
-                Phase::Fixed => {
+                _ if rest.is_empty() => return Ok(consumed),
+                MessagePhase::Head => consumed.used += self.feed_head(heads, slot, rest)?,
+                MessagePhase::UntilClose => self.body_came(rest, &mut consumed),
+                MessagePhase::Fixed => {
                     let part = rest.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
                     self.remaining -= part as u64;
-                    self.body_came(&rest[..part], &mut fed);
+                    self.body_came(&rest[..part], &mut consumed);
                     if self.remaining == 0 {
-                        self.phase = Phase::Done;
+                        self.phase = MessagePhase::Done;
                     }
                 }
-                Phase::Chunked(step) => {
+                MessagePhase::Chunked(step) => {
                     let (used, is_body) = self.feed_chunked(step, rest)?;
-                    if is_body { self.body_came(&rest[..used], &mut fed) } else { fed.used += used }
+                    if is_body { self.body_came(&rest[..used], &mut consumed) } else { consumed.used += used }
                 }
             }
         }
     }
 
     #[inline]
-    fn body_came(&mut self, bytes: &[u8], fed: &mut Consumed) {
-        fed.used += bytes.len();
-        fed.body += bytes.len();
+    fn body_came(&mut self, bytes: &[u8], consumed: &mut Consumed) {
+        consumed.used += bytes.len();
+        consumed.body += bytes.len();
         if self.parted.counts() {
-            fed.add_parts(self.parted.take(bytes));
+            consumed.add_parts(self.parted.take(bytes));
         }
     }
 
@@ -218,7 +218,7 @@ impl Framing {
                     Some(end) if end <= MAX_HEAD_BYTES => (heads.parse(slot, &bytes[..end])?, end),
                     None if bytes.len() < MAX_HEAD_BYTES => {
                         let searched = head::resume_at(bytes.len());
-                        self.carry = Some(Box::new(Carry { bytes: bytes.to_vec(), searched }));
+                        self.carry = Some(Box::new(SplitHead { bytes: bytes.to_vec(), searched }));
                         return Ok(bytes.len());
                     }
                     _ => return Err(head::TOO_LONG),
@@ -252,7 +252,7 @@ impl Framing {
             if self.interim > MAX_INTERIM {
                 return Err(Malformed("more than 100 interim (1xx) responses"));
             }
-            self.phase = Phase::Head;
+            self.phase = MessagePhase::Head;
             return Ok(());
         }
         self.status = head.status;
@@ -263,15 +263,15 @@ impl Framing {
         }
         self.remaining = 0;
         self.line_bytes = 0;
-        self.parted = Parted::new(head.parts);
+        self.parted = PartCounter::new(head.parts);
         self.phase = match head.body {
-            BodyKind::None | BodyKind::Fixed(0) => Phase::Done,
+            BodyKind::None | BodyKind::Fixed(0) => MessagePhase::Done,
             BodyKind::Fixed(length) => {
                 self.remaining = length;
-                Phase::Fixed
+                MessagePhase::Fixed
             }
-            BodyKind::Chunked => Phase::Chunked(chunked::Step::Size),
-            BodyKind::UntilClose => Phase::UntilClose,
+            BodyKind::Chunked => MessagePhase::Chunked(chunked::ChunkStep::Size),
+            BodyKind::UntilClose => MessagePhase::UntilClose,
         };
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Framing {
     /// State of the response if its connection ends now.
     pub fn at_end(&self) -> AtEnd {
         match self.phase {
-            Phase::Done | Phase::UntilClose => AtEnd::Complete,
+            MessagePhase::Done | MessagePhase::UntilClose => AtEnd::Complete,
             _ if self.has_started() => AtEnd::Truncated,
             _ => AtEnd::Nothing,
         }

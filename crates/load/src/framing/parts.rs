@@ -38,14 +38,14 @@ const HAS_DATA: u8 = 2;
 const AFTER_RETURN: u8 = 4;
 
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Parted {
+pub(crate) struct PartCounter {
     kind: Parts,
     state: u8,
 }
 
-impl Parted {
+impl PartCounter {
     pub(crate) fn new(kind: Parts) -> Self {
-        Parted { kind, state: 0 }
+        PartCounter { kind, state: 0 }
     }
 
     #[inline]
@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn count(kind: Parts, text: &str) -> u32 {
-        Parted::new(kind).take(text.as_bytes())
+        PartCounter::new(kind).take(text.as_bytes())
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         ) {
             let kind = if is_events { Parts::Events } else { Parts::Lines };
             let (first, second) = text.as_bytes().split_at(at.index(text.len() + 1));
-            let mut parted = Parted::new(kind);
+            let mut parted = PartCounter::new(kind);
             let in_two = parted.take(first) + parted.take(second);
             prop_assert_eq!(in_two, count(kind, &text));
             // A part has at least one character and a line end.

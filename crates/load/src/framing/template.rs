@@ -10,7 +10,7 @@ const MAX_KEPT_BYTES: usize = 4096;
 const SLOTS: usize = 64;
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct KeptHead {
     bytes: Vec<u8>,
     head: Head,
 }
@@ -21,7 +21,7 @@ pub struct HeadCache {
     is_head_request: bool,
     /// Separate slot for responses to HEAD, if other requests use another method.
     head_slot: Option<usize>,
-    kept: Vec<Option<Kept>>,
+    kept: Vec<Option<KeptHead>>,
 }
 
 impl HeadCache {
@@ -54,7 +54,7 @@ impl HeadCache {
                     kept.bytes.extend_from_slice(bytes);
                     kept.head = head;
                 }
-                empty => *empty = Some(Kept { bytes: bytes.to_vec(), head }),
+                empty => *empty = Some(KeptHead { bytes: bytes.to_vec(), head }),
             }
         }
         Ok(head)

@@ -44,18 +44,18 @@ pub(crate) fn error_name(code: u32) -> &'static str {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     pub(super) length: u32,
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
 }
 
-impl Head {
+impl FrameHead {
     #[inline]
-    pub(super) fn read(bytes: &[u8]) -> Option<Head> {
+    pub(super) fn read(bytes: &[u8]) -> Option<FrameHead> {
         let [a, b, c, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD_BYTES>()?;
-        Some(Head {
+        Some(FrameHead {
             length: u32::from_be_bytes([0, *a, *b, *c]),
             kind: *kind,
             flags: *flags,
@@ -78,11 +78,11 @@ impl Head {
 
     #[inline]
     pub(super) fn put(kind: u8, flags: u8, stream: u32, length: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(&Head { length: length as u32, kind, flags, stream }.bytes());
+        out.extend_from_slice(&FrameHead { length: length as u32, kind, flags, stream }.bytes());
     }
 }
 
 pub(super) fn put_number(kind: u8, stream: u32, number: u32, out: &mut Vec<u8>) {
-    Head::put(kind, 0, stream, 4, out);
+    FrameHead::put(kind, 0, stream, 4, out);
     out.extend_from_slice(&number.to_be_bytes());
 }

@@ -56,7 +56,7 @@ fn static_name(index: usize) -> Name {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TableEntry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
@@ -66,7 +66,7 @@ struct Entry {
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Fields {
+pub(super) struct HeaderFields {
     pub(super) status: u16,
     /// Present if [`Reader::keeps_location`].
     pub(super) location: Option<Box<[u8]>>,
@@ -82,9 +82,9 @@ pub(super) struct Fields {
 /// Marks a `content-length` that is not one decimal number.
 const NO_LENGTH: u64 = u64::MAX;
 
-impl Fields {
+impl HeaderFields {
     #[inline]
-    fn note(&mut self, name: Name, number: u64, parts: Parts) {
+    fn set(&mut self, name: Name, number: u64, parts: Parts) {
         match name {
             Name::ContentType => self.parts = parts,
             Name::ContentEncoding => self.is_encoded |= number != 0,
@@ -102,16 +102,22 @@ impl Fields {
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     bytes: u32,
     limit: u32,
     pub(super) keeps_location: bool,
-    pub(super) looks_at_parts: bool,
+    pub(super) reads_content_type: bool,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { entries: VecDeque::new(), bytes: 0, limit: TABLE_BYTES, keeps_location: false, looks_at_parts: false }
+        Reader {
+            entries: VecDeque::new(),
+            bytes: 0,
+            limit: TABLE_BYTES,
+            keeps_location: false,
+            reads_content_type: false,
+        }
     }
 }
 
@@ -193,17 +199,17 @@ impl Text<'_> {
 
 impl Reader {
     pub(super) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<TableEntry>()
     }
 
-    pub(super) fn read(&mut self, block: &[u8]) -> Result<Fields, Malformed> {
-        let mut fields = Fields::default();
+    pub(super) fn read(&mut self, block: &[u8]) -> Result<HeaderFields, Malformed> {
+        let mut fields = HeaderFields::default();
         let mut rest = block;
         while let Some(&first) = rest.first() {
             if first & 0x80 != 0 {
                 let index = integer(&mut rest, 7)?;
                 let (name, number, parts) = self.indexed(index)?;
-                fields.note(name, number, parts);
+                fields.set(name, number, parts);
             } else if first & 0xc0 == 0x40 {
                 let entry = self.literal(&mut rest, 6, &mut fields)?;
                 self.insert(entry);
@@ -242,7 +248,7 @@ impl Reader {
         Ok((name, number, Parts::Reads))
     }
 
-    fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut Fields) -> Result<Entry, Malformed> {
+    fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut HeaderFields) -> Result<TableEntry, Malformed> {
         let is_kept = prefix == 6 && self.limit >= ENTRY_BYTES;
         let (name, name_bytes) = match integer(rest, prefix)? {
             0 => {
@@ -268,18 +274,18 @@ impl Reader {
             Name::ContentLength => number = value.number().map_or(NO_LENGTH, |(length, _)| length),
             Name::GrpcMessage => fields.grpc_message = Some(value.to_vec()?.into()),
             Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
-            Name::ContentType if self.looks_at_parts => parts = Parts::of_type(value.begin(&mut [0; TYPE_BYTES])?),
-            Name::ContentEncoding if self.looks_at_parts => {
+            Name::ContentType if self.reads_content_type => parts = Parts::of_type(value.begin(&mut [0; TYPE_BYTES])?),
+            Name::ContentEncoding if self.reads_content_type => {
                 number = u64::from(!is_identity(value.begin(&mut [0; TYPE_BYTES])?));
             }
             Name::Location | Name::ContentType | Name::ContentEncoding => {}
         }
-        fields.note(name, number, parts);
+        fields.set(name, number, parts);
         let bytes = if is_kept { ENTRY_BYTES + name_bytes + value.length()? } else { ENTRY_BYTES };
-        Ok(Entry { bytes, name_bytes, name, number, parts })
+        Ok(TableEntry { bytes, name_bytes, name, number, parts })
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: TableEntry) {
         self.evict(entry.bytes);
         // An entry larger than the table empties the table.
         if entry.bytes <= self.limit {
@@ -346,14 +352,14 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum FieldForm {
     Plain,
     Kept,
 }
 
 /// Fully indexed static fields are written by the caller.
-pub(super) fn put_field(out: &mut Vec<u8>, form: Form, name: &[u8], value: &[u8]) {
-    out.push(if form == Form::Kept { 0x40 } else { 0 });
+pub(super) fn put_field(out: &mut Vec<u8>, form: FieldForm, name: &[u8], value: &[u8]) {
+    out.push(if form == FieldForm::Kept { 0x40 } else { 0 });
     put_string(out, name);
     put_string(out, value);
 }
@@ -410,7 +416,7 @@ mod tests {
     fn a_block_that_expands_a_thousandfold_is_not_kept() {
         let mut reader = Reader::default();
         let mut block = Vec::new();
-        put_field(&mut block, Form::Kept, b"x", &[b'y'; 4000]);
+        put_field(&mut block, FieldForm::Kept, b"x", &[b'y'; 4000]);
         block.resize(60_000, 0xbe);
         assert_eq!(reader.read(&block).unwrap().status, 0);
         assert!(reader.memory_bytes() < 1000, "{}", reader.memory_bytes());
@@ -421,7 +427,7 @@ mod tests {
         for (encoding, parts) in [("gzip", Parts::Reads), ("identity", Parts::Events)] {
             for flags in 0..16 {
                 let mut theirs = httlib_hpack::Encoder::default();
-                let mut ours = Reader { looks_at_parts: true, ..Reader::default() };
+                let mut ours = Reader { reads_content_type: true, ..Reader::default() };
                 // The second block refers to the table that the first one filled.
                 for _ in 0..2 {
                     let mut block = Vec::new();
@@ -437,8 +443,8 @@ mod tests {
         }
         let name = huffman_of(b"content-encoding");
         let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
-        put_field(&mut block, Form::Plain, b"content-type", b"application/jsonl");
-        let mut ours = Reader { looks_at_parts: true, ..Reader::default() };
+        put_field(&mut block, FieldForm::Plain, b"content-type", b"application/jsonl");
+        let mut ours = Reader { reads_content_type: true, ..Reader::default() };
         assert_eq!(ours.read(&block).unwrap().parts, Parts::Reads);
     }
 

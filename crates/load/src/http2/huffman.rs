@@ -46,7 +46,7 @@ static SYMBOLS: [u8; 256] = [
     251, 252, 253, 254, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20,
     21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 127, 220, 249, 10, 13, 22,];
 
-struct Group {
+struct CodeGroup {
     bits: u32,
     first: u32,
     /// The first code after the group, left-aligned; the last group ends at 2^32.
@@ -54,15 +54,15 @@ struct Group {
     symbol: u32,
 }
 
-static GROUPS: [Group; COUNTS.len()] = groups();
+static GROUPS: [CodeGroup; COUNTS.len()] = groups();
 
-const fn groups() -> [Group; COUNTS.len()] {
-    let mut groups = [const { Group { bits: 0, first: 0, end: 0, symbol: 0 } }; COUNTS.len()];
+const fn groups() -> [CodeGroup; COUNTS.len()] {
+    let mut groups = [const { CodeGroup { bits: 0, first: 0, end: 0, symbol: 0 } }; COUNTS.len()];
     let (mut at, mut next, mut symbol) = (0, 0u64, 0);
     while at < COUNTS.len() {
         let (bits, count) = COUNTS[at];
         let end = next + ((count as u64) << (32 - bits));
-        groups[at] = Group { bits, first: next as u32, end, symbol };
+        groups[at] = CodeGroup { bits, first: next as u32, end, symbol };
         next = end;
         symbol += count;
         at += 1;

@@ -12,6 +12,6 @@ mod streams;
 
 pub use crate::framing::{Consumed, Malformed};
 pub(crate) use frame::{REFUSED_STREAM, error_name};
-pub use requests::{Requests, Writer};
-pub use session::{Ended, Session};
+pub use requests::{LogRequestWriter, RequestBlocks};
+pub use session::{Http2Session, StreamEnd};
 pub(crate) use streams::places;

@@ -1,22 +1,22 @@
 //! The header blocks of requests, made once before the load. Fields shared by all requests enter the connection's
 //! dynamic table with its first request; later requests refer to them.
 
-use super::hpack::{ENTRY_BYTES, Form, TABLE_BYTES, put_field, put_integer, put_kept};
+use super::hpack::{ENTRY_BYTES, FieldForm, TABLE_BYTES, put_field, put_integer, put_kept};
 use record::TraceId;
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedFields {
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
 /// The requests of a plan.
 #[derive(Debug)]
-pub struct Requests {
-    plain: Shared,
-    first: Shared,
-    later: Shared,
+pub struct RequestBlocks {
+    plain: SharedFields,
+    first: SharedFields,
+    later: SharedFields,
     table_bytes: u32,
     paths: Vec<Box<[u8]>>,
     trace: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Requests {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum TableState {
     /// An empty table of at most this size. The first block announces a size other than the initial one.
     Fresh(u32),
     /// The table has the shared fields.
@@ -35,13 +35,13 @@ pub(super) enum Coding {
     Unused,
 }
 
-impl Coding {
+impl TableState {
     /// The server sets the size of the table. Once shrunk, it is not used again.
     pub(super) fn limit(&mut self, limit: u32) {
         *self = match *self {
-            Coding::Fresh(before) => Coding::Fresh(before.min(limit)),
-            Coding::Shrunk(before) => Coding::Shrunk(before.min(limit)),
-            Coding::Kept | Coding::Unused if limit < TABLE_BYTES => Coding::Shrunk(limit),
+            TableState::Fresh(before) => TableState::Fresh(before.min(limit)),
+            TableState::Shrunk(before) => TableState::Shrunk(before.min(limit)),
+            TableState::Kept | TableState::Unused if limit < TABLE_BYTES => TableState::Shrunk(limit),
             same => same,
         }
     }
@@ -49,21 +49,21 @@ impl Coding {
     /// shared fields.
     fn confirm(&mut self, out: &mut Vec<u8>) {
         match *self {
-            Coding::Kept | Coding::Unused => return,
-            Coding::Fresh(limit) if limit >= TABLE_BYTES => {}
-            Coding::Fresh(limit) | Coding::Shrunk(limit) => put_integer(out, 0x20, 5, limit as usize),
+            TableState::Kept | TableState::Unused => return,
+            TableState::Fresh(limit) if limit >= TABLE_BYTES => {}
+            TableState::Fresh(limit) | TableState::Shrunk(limit) => put_integer(out, 0x20, 5, limit as usize),
         }
-        *self = Coding::Unused;
+        *self = TableState::Unused;
     }
 }
 
-impl Default for Coding {
+impl Default for TableState {
     fn default() -> Self {
-        Coding::Fresh(TABLE_BYTES)
+        TableState::Fresh(TABLE_BYTES)
     }
 }
 
-impl Requests {
+impl RequestBlocks {
     /// `headers`: without `host`; names may have capitals.
     pub fn new<'p>(
         method: &str,
@@ -75,10 +75,10 @@ impl Requests {
     ) -> Self {
         let body = body.into();
         let paths: Vec<&str> = paths.collect();
-        let mut requests = Requests {
-            plain: Shared::default(),
-            first: Shared::default(),
-            later: Shared::default(),
+        let mut requests = RequestBlocks {
+            plain: SharedFields::default(),
+            first: SharedFields::default(),
+            later: SharedFields::default(),
             table_bytes: 0,
             paths: Vec::new(),
             trace: Vec::new(),
@@ -95,7 +95,7 @@ impl Requests {
             paths => {
                 let field = |path: &&str| {
                     let mut field = Vec::new();
-                    put_field(&mut field, Form::Plain, b":path", path.as_bytes());
+                    put_field(&mut field, FieldForm::Plain, b":path", path.as_bytes());
                     field.into()
                 };
                 requests.paths = paths.iter().map(field).collect();
@@ -117,30 +117,30 @@ impl Requests {
 
     fn share(&mut self, name: &str, value: &str, kept: &mut Vec<bool>) {
         let is_pseudo = name.starts_with(':');
-        let part = |shared: &mut Shared, form: Form| {
+        let part = |shared: &mut SharedFields, form: FieldForm| {
             let out = if is_pseudo { &mut shared.before } else { &mut shared.after };
             put_field(out, form, name.as_bytes(), value.as_bytes());
         };
         let bytes = ENTRY_BYTES + (name.len() + value.len()) as u32;
-        part(&mut self.plain, Form::Plain);
+        part(&mut self.plain, FieldForm::Plain);
         if self.table_bytes + bytes > TABLE_BYTES {
-            part(&mut self.first, Form::Plain);
-            part(&mut self.later, Form::Plain);
+            part(&mut self.first, FieldForm::Plain);
+            part(&mut self.later, FieldForm::Plain);
             return;
         }
         self.table_bytes += bytes;
-        part(&mut self.first, Form::Kept);
+        part(&mut self.first, FieldForm::Kept);
         kept.push(is_pseudo);
     }
 
     #[inline]
-    pub(super) fn put(&self, target: usize, coding: &mut Coding, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, target: usize, coding: &mut TableState, out: &mut Vec<u8>) {
         let before = *coding;
         coding.confirm(out);
         let shared = match before {
-            Coding::Kept => &self.later,
-            Coding::Fresh(limit) if self.table_bytes <= limit => {
-                *coding = Coding::Kept;
+            TableState::Kept => &self.later,
+            TableState::Fresh(limit) if self.table_bytes <= limit => {
+                *coding = TableState::Kept;
                 &self.first
             }
             _ => &self.plain,
@@ -154,7 +154,7 @@ impl Requests {
     }
 
     #[inline]
-    pub(super) fn put_block(&self, block: &[u8], coding: &mut Coding, out: &mut Vec<u8>) {
+    pub(super) fn put_block(&self, block: &[u8], coding: &mut TableState, out: &mut Vec<u8>) {
         coding.confirm(out);
         out.extend_from_slice(block);
         out.extend_from_slice(&self.trace);
@@ -179,33 +179,33 @@ impl Requests {
 /// Writes requests whose method and path are not known before, e.g. those of a log. They use no table, so each can be
 /// sent on any connection.
 #[derive(Debug)]
-pub struct Writer {
+pub struct LogRequestWriter {
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-impl Writer {
+impl LogRequestWriter {
     /// Header fields without `host`; names may have capitals.
     pub fn new(scheme: &str, authority: &str, headers: &[(String, String)]) -> Self {
-        let mut writer = Writer { before: Vec::new(), after: Vec::new() };
-        put_field(&mut writer.before, Form::Plain, b":scheme", scheme.as_bytes());
-        put_field(&mut writer.before, Form::Plain, b":authority", authority.as_bytes());
+        let mut writer = LogRequestWriter { before: Vec::new(), after: Vec::new() };
+        put_field(&mut writer.before, FieldForm::Plain, b":scheme", scheme.as_bytes());
+        put_field(&mut writer.before, FieldForm::Plain, b":authority", authority.as_bytes());
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
-            put_field(&mut writer.after, Form::Plain, name.as_bytes(), value.trim().as_bytes());
+            put_field(&mut writer.after, FieldForm::Plain, name.as_bytes(), value.trim().as_bytes());
         }
         writer
     }
 
-    /// The block of a request, for [`Session::put_block`](super::Session::put_block).
+    /// The block of a request, for [`Http2Session::put_block`](super::Session::put_block).
     pub fn block(&self, method: &[u8], path: &[u8], has_length: bool) -> Box<[u8]> {
         let mut block = Vec::with_capacity(self.before.len() + self.after.len() + path.len() + 40);
-        put_field(&mut block, Form::Plain, b":method", method);
+        put_field(&mut block, FieldForm::Plain, b":method", method);
         block.extend_from_slice(&self.before);
-        put_field(&mut block, Form::Plain, b":path", path);
+        put_field(&mut block, FieldForm::Plain, b":path", path);
         block.extend_from_slice(&self.after);
         if has_length {
-            put_field(&mut block, Form::Plain, b"content-length", b"0");
+            put_field(&mut block, FieldForm::Plain, b"content-length", b"0");
         }
         block.into()
     }
@@ -231,10 +231,10 @@ mod tests {
         ) {
             let headers = [("X-Long".to_string(), "y".repeat(long)), ("Accept".to_string(), "a".to_string())];
             let paths = ["/a", "/b", "/c"];
-            let mut requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
-            requests.trace(TraceId::of(5));
-            let writer = Writer::new("http", "example", &headers);
-            let (mut coding, mut theirs) = (Coding::default(), httlib_hpack::Decoder::default());
+            let mut requests = RequestBlocks::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
+            requests.trace(TraceId::from_bits(5));
+            let writer = LogRequestWriter::new("http", "example", &headers);
+            let (mut coding, mut theirs) = (TableState::default(), httlib_hpack::Decoder::default());
             for (is_written, target, limit) in steps {
                 if let Some(limit) = limit {
                     coding.limit(limit);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_request_from_a_log_announces_an_empty_body_if_its_method_expects_one() {
-        let block = Writer::new("https", "example", &[]).block(b"POST", b"/a?b", true);
+        let block = LogRequestWriter::new("https", "example", &[]).block(b"POST", b"/a?b", true);
         let mut read = Vec::new();
         httlib_hpack::Decoder::default().decode(&mut block.to_vec(), &mut read).unwrap();
         let last = read.last().map(|(name, value, _)| (&name[..], &value[..]));

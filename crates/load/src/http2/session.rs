@@ -1,7 +1,7 @@
 mod incoming;
 
 use super::frame::*;
-use super::requests::{Coding, Requests};
+use super::requests::{RequestBlocks, TableState};
 use super::settings::{INITIAL_WINDOW_BYTES, Settings, put_opening};
 use super::streams::Streams;
 use super::{Consumed, Malformed, hpack};
@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 64 * 1024;
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum StreamEnd {
     /// The response is complete.
     Response,
     /// The response is malformed because it breaks this rule; the connection goes on.
@@ -34,6 +34,13 @@ struct Data {
     is_last: bool,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct GoAway {
+    /// The last stream that the server processes.
+    last: u32,
+    code: u32,
+}
+
 #[derive(Debug)]
 struct Header {
     stream: u32,
@@ -44,7 +51,7 @@ struct Header {
 
 /// A connection to a server. The caller keeps a value `R` for each request.
 #[derive(Debug, Default)]
-pub struct Session<R> {
+pub struct Http2Session<R> {
     /// A partly received frame, without the payload of DATA.
     carry: Vec<u8>,
     data: Data,
@@ -55,16 +62,16 @@ pub struct Session<R> {
     streams: Streams<R>,
     most: u32,
     current: Option<usize>,
-    ended: Option<Ended>,
+    ended: Option<StreamEnd>,
     newest: usize,
-    going: Option<(u32, u32)>,
+    going: Option<GoAway>,
     /// Requests that the server's GOAWAY refuses are still to be reported.
     is_refusing: bool,
     /// The rule that the server broke; reported after the frames before it.
     broken: Option<Malformed>,
     received: u32,
     send_window: i64,
-    coding: Coding,
+    coding: TableState,
     body: Arc<[u8]>,
     waiting: VecDeque<u32>,
     demands: u32,
@@ -74,10 +81,10 @@ pub struct Session<R> {
     counts_messages: bool,
 }
 
-impl<R: Default + Clone> Session<R> {
+impl<R: Default + Clone> Http2Session<R> {
     /// Starts counting the parts of bodies: gRPC messages, or the parts that the content type defines.
     pub fn count_parts(&mut self, is_grpc: bool) {
-        self.fields.looks_at_parts = !is_grpc;
+        self.fields.reads_content_type = !is_grpc;
         self.counts_messages = is_grpc;
     }
 
@@ -88,7 +95,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Opens the connection for at most `most` concurrent requests. The opening is complete when the server's
     /// SETTINGS come: [`Consumed::is_complete`].
-    pub fn open(&mut self, requests: &Requests, most: u32) {
+    pub fn open(&mut self, requests: &RequestBlocks, most: u32) {
         self.most = most.max(1);
         self.streams.allot(self.most);
         self.body = requests.body.clone();
@@ -98,7 +105,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Puts the request for a target. The caller checks [`has_room`](Self::has_room) first.
     #[inline]
-    pub fn put(&mut self, requests: &Requests, target: usize, request: R) {
+    pub fn put(&mut self, requests: &RequestBlocks, target: usize, request: R) {
         let (is_head, body_bytes) = (requests.is_head, self.body.len() as u32);
         self.put_header(request, is_head, body_bytes, |coding, out| requests.put(target, coding, out));
         if !self.body.is_empty() {
@@ -107,12 +114,18 @@ impl<R: Default + Clone> Session<R> {
     }
 
     /// Puts a request without a body, whose block a [writer](super::Writer) has made. `requests` has its trace id.
-    pub fn put_block(&mut self, requests: &Requests, block: &[u8], is_head: bool, request: R) {
+    pub fn put_block(&mut self, requests: &RequestBlocks, block: &[u8], is_head: bool, request: R) {
         self.put_header(request, is_head, 0, |coding, out| requests.put_block(block, coding, out));
     }
 
     #[inline]
-    fn put_header(&mut self, request: R, is_head: bool, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
+    fn put_header(
+        &mut self,
+        request: R,
+        is_head: bool,
+        body_bytes: u32,
+        put: impl FnOnce(&mut TableState, &mut Vec<u8>),
+    ) {
         let place = self.streams.begin();
         self.newest = place;
         let stream = self.streams.at(place);
@@ -122,7 +135,7 @@ impl<R: Default + Clone> Session<R> {
         stream.is_head = is_head;
         let id = stream.id;
         // The request may have waited for the connection's opening.
-        self.is_refusing |= self.going.is_some_and(|(last, _)| id > last);
+        self.is_refusing |= self.going.is_some_and(|going| id > going.last);
         let end = if body_bytes == 0 { END_STREAM } else { 0 };
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD_BYTES]);
@@ -131,7 +144,7 @@ impl<R: Default + Clone> Session<R> {
         if length > self.settings.frame_bytes as usize {
             self.split_header(start, id, end);
         } else {
-            let head = Head { length: length as u32, kind: HEADERS, flags: END_HEADERS | end, stream: id };
+            let head = FrameHead { length: length as u32, kind: HEADERS, flags: END_HEADERS | end, stream: id };
             self.out[start..start + HEAD_BYTES].copy_from_slice(&head.bytes());
         }
     }
@@ -144,7 +157,7 @@ impl<R: Default + Clone> Session<R> {
         for (number, part) in parts.enumerate() {
             let (kind, flags) = if number == 0 { (HEADERS, end) } else { (CONTINUATION, 0) };
             let flags = if number == last { flags | END_HEADERS } else { flags };
-            Head::put(kind, flags, id, part.len(), &mut self.out);
+            FrameHead::put(kind, flags, id, part.len(), &mut self.out);
             self.out.extend_from_slice(part);
         }
     }
@@ -166,7 +179,7 @@ impl<R: Default + Clone> Session<R> {
             stream.unsent -= part as u32;
             stream.send_window -= part as i64;
             self.send_window -= part as i64;
-            Head::put(DATA, if stream.unsent == 0 { END_STREAM } else { 0 }, stream.id, part, &mut self.out);
+            FrameHead::put(DATA, if stream.unsent == 0 { END_STREAM } else { 0 }, stream.id, part, &mut self.out);
             self.out.extend_from_slice(&self.body[from..from + part]);
         }
     }
@@ -229,9 +242,9 @@ impl<R: Default + Clone> Session<R> {
         self.newest
     }
 
-    /// How the current request ended. The caller calls [`Session::end`] for it before it feeds more bytes.
+    /// How the current request ended. The caller calls [`Http2Session::end`] for it before it feeds more bytes.
     #[inline]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<StreamEnd> {
         self.ended
     }
 
@@ -275,10 +288,10 @@ impl<R: Default + Clone> Session<R> {
         let stream = self.streams.get(place);
         let reset = match self.ended.filter(|_| is_over) {
             None => Some(CANCEL),
-            Some(Ended::Malformed(_)) => Some(PROTOCOL_ERROR),
+            Some(StreamEnd::Malformed(_)) => Some(PROTOCOL_ERROR),
             // A response may be complete before the whole request was sent.
-            Some(Ended::Response) => (stream.unsent > 0).then_some(CANCEL),
-            Some(Ended::Reset(_) | Ended::GoneAway(_)) => None,
+            Some(StreamEnd::Response) => (stream.unsent > 0).then_some(CANCEL),
+            Some(StreamEnd::Reset(_) | StreamEnd::GoneAway(_)) => None,
         };
         if let Some(code) = reset {
             put_number(RST_STREAM, stream.id, code, &mut self.out);
@@ -295,7 +308,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Whether [`Session::feed`] has more to report before further bytes come.
+    /// Whether [`Http2Session::feed`] has more to report before further bytes come.
     #[inline]
     pub fn has_more(&self) -> bool {
         self.is_refusing || self.broken.is_some()
@@ -318,13 +331,13 @@ impl<R: Default + Clone> Session<R> {
             return Err(broken);
         }
         (self.current, self.ended) = (None, None);
-        let mut fed = Consumed::default();
-        match self.feed_frames(bytes, &mut fed) {
+        let mut consumed = Consumed::default();
+        match self.feed_frames(bytes, &mut consumed) {
             // Report the frames before the error first: the result must not depend on how the bytes are split.
-            Err(broken) if fed.used > 0 => self.broken = Some(broken),
+            Err(broken) if consumed.used > 0 => self.broken = Some(broken),
             Err(broken) => return Err(broken),
             Ok(()) => {}
         }
-        Ok(fed)
+        Ok(consumed)
     }
 }

@@ -1,5 +1,5 @@
 use super::Malformed;
-use super::frame::{Head, SETTINGS, WINDOW_UPDATE, put_number};
+use super::frame::{FrameHead, SETTINGS, WINDOW_UPDATE, put_number};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -59,7 +59,7 @@ impl Settings {
 pub(super) fn put_opening(window_bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(PREFACE);
     let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, window_bytes)];
-    Head::put(SETTINGS, 0, 0, 6 * settings.len(), out);
+    FrameHead::put(SETTINGS, 0, 0, 6 * settings.len(), out);
     for (name, value) in settings {
         out.extend_from_slice(&name.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());

@@ -2,10 +2,10 @@
 //! taken is not used. So one step finds a stream, whatever the number of streams and the order in which they end.
 
 use super::messages::Messages;
-use crate::framing::Parted;
+use crate::framing::PartCounter;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stream<R> {
+pub(super) struct Http2Stream<R> {
     pub(super) id: u32,
     pub(super) unsent: u32,
     /// Negative after the server shrank its window.
@@ -16,7 +16,7 @@ pub(super) struct Stream<R> {
     pub(super) grpc_status: Option<u16>,
     pub(super) is_head: bool,
     pub(super) body_left: Option<u64>,
-    pub(super) parted: Parted,
+    pub(super) parted: PartCounter,
     pub(super) messages: Messages,
     pub(super) request: R,
 }
@@ -29,7 +29,7 @@ const LAST_ID: u32 = (1 << 31) - (1 << 20);
 
 #[derive(Debug)]
 pub(super) struct Streams<R> {
-    places: Vec<Stream<R>>,
+    places: Vec<Http2Stream<R>>,
     open: u32,
     next_id: u32,
 }
@@ -42,7 +42,7 @@ impl<R> Default for Streams<R> {
 
 impl<R: Default + Clone> Streams<R> {
     pub(super) fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Stream<R>>()
+        self.places.capacity() * size_of::<Http2Stream<R>>()
     }
 
     pub(super) fn open(&self) -> u32 {
@@ -72,17 +72,17 @@ impl<R: Default + Clone> Streams<R> {
     }
 
     #[inline]
-    pub(super) fn at(&mut self, place: usize) -> &mut Stream<R> {
+    pub(super) fn at(&mut self, place: usize) -> &mut Http2Stream<R> {
         &mut self.places[place]
     }
 
     #[inline]
-    pub(super) fn get(&self, place: usize) -> &Stream<R> {
+    pub(super) fn get(&self, place: usize) -> &Http2Stream<R> {
         &self.places[place]
     }
 
     pub(super) fn allot(&mut self, most: u32) {
-        self.places = vec![Stream::default(); places(most)];
+        self.places = vec![Http2Stream::default(); places(most)];
     }
 
     /// The caller ensures that a place is free.
@@ -94,7 +94,7 @@ impl<R: Default + Clone> Streams<R> {
             self.next_id += 2;
             place = self.place(self.next_id);
         }
-        self.places[place] = Stream { id: self.next_id, ..Stream::default() };
+        self.places[place] = Http2Stream { id: self.next_id, ..Http2Stream::default() };
         self.next_id += 2;
         self.open += 1;
         place
@@ -107,18 +107,18 @@ impl<R: Default + Clone> Streams<R> {
     }
 
     /// The place of an open stream for which `holds` is true, searched from a place on.
-    pub(super) fn position(&self, from: usize, mut holds: impl FnMut(&Stream<R>) -> bool) -> Option<usize> {
+    pub(super) fn position(&self, from: usize, mut holds: impl FnMut(&Http2Stream<R>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;
         }
         let (before, after) = self.places.split_at(from.min(self.places.len()));
-        let found = |part: &[Stream<R>], holds: &mut dyn FnMut(&Stream<R>) -> bool| {
+        let found = |part: &[Http2Stream<R>], holds: &mut dyn FnMut(&Http2Stream<R>) -> bool| {
             part.iter().position(|stream| stream.id != 0 && holds(stream))
         };
         found(after, &mut holds).map(|at| at + before.len()).or_else(|| found(before, &mut holds))
     }
 
-    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Stream<R>)) {
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Http2Stream<R>)) {
         self.places.iter_mut().filter(|stream| stream.id != 0).for_each(&mut change);
     }
 }

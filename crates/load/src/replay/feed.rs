@@ -1,7 +1,7 @@
 //! The read-ahead: a separate thread reads the log and writes the requests, so that an engine thread never waits for
 //! a disk or a decoder.
 
-use super::Pending;
+use super::PendingRequest;
 use crate::request::{fields, http_2_writer};
 use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
 use record::LoadPlan;
@@ -15,7 +15,7 @@ const TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(crate) enum FeedStep {
-    Request(Box<Pending>),
+    Request(Box<PendingRequest>),
     Close { client: u64, session: u64, at_ns: u64 },
 }
 
@@ -91,7 +91,7 @@ impl Feeder<'_> {
                     let class = request.body_bytes.map_or(0, |bytes| self.plan.workload.class_of_size(bytes));
                     let bytes = self.writer.write(&request);
                     text_bytes += bytes.len();
-                    batch.push(FeedStep::Request(Box::new(Pending {
+                    batch.push(FeedStep::Request(Box::new(PendingRequest {
                         client: request.client,
                         session: request.session,
                         intended_ns: request.intended_ns,
@@ -134,7 +134,7 @@ enum RequestWriter {
         /// `rest` for methods with a body, with Content-Length 0, because a log has no bodies.
         rest_with_length: Vec<u8>,
     },
-    Http2(crate::http2::Writer),
+    Http2(crate::http2::LogRequestWriter),
 }
 
 impl RequestWriter {

@@ -1,6 +1,6 @@
 //! Replies of memcached's text protocol, classic and meta commands (memcached's `doc/protocol.txt`).
 
-use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
+use super::{Consumed, Malformed, Reply, ReplyLine, StoreProtocol, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
 /// Flag in the number of requested keys: meta commands, one for each key.
@@ -9,7 +9,7 @@ pub const META: u32 = 1 << 31;
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum MemcachedStep {
     #[default]
     Line,
     /// In a value, with this many bytes left.
@@ -21,18 +21,18 @@ enum Step {
 
 /// The state of one reply.
 #[derive(Debug, Default)]
-pub struct Memcached {
-    step: Step,
-    line: Line,
+pub struct MemcachedReply {
+    step: MemcachedStep,
+    line: ReplyLine,
     values: u32,
     answers: u32,
     status: u16,
     has_started: bool,
 }
 
-impl Reply for Memcached {
+impl Reply for MemcachedReply {
     fn reset(&mut self) {
-        *self = Memcached::default();
+        *self = MemcachedReply::default();
     }
 
     fn has_started(&self) -> bool {
@@ -48,49 +48,49 @@ impl Reply for Memcached {
     }
 }
 
-impl Memcached {
+impl MemcachedReply {
     /// Takes the next bytes of the connection. `asked`: number of keys, with the flag [`META`] for meta commands; 0
     /// for a command whose reply is one line. After an error or a complete reply, call [`Reply::reset`] before the
     /// next call.
     pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
-        let mut fed = Consumed::default();
+        let mut consumed = Consumed::default();
         loop {
-            let rest = &bytes[fed.used..];
-            if self.step == Step::Done {
-                fed.is_complete = true;
-                return Ok(fed);
+            let rest = &bytes[consumed.used..];
+            if self.step == MemcachedStep::Done {
+                consumed.is_complete = true;
+                return Ok(consumed);
             }
-            let Some(&first) = rest.first() else { return Ok(fed) };
+            let Some(&first) = rest.first() else { return Ok(consumed) };
             self.has_started = true;
             match self.step {
-                Step::Line => {
+                MemcachedStep::Line => {
                     if self.line.length == 0 && !first.is_ascii_alphanumeric() {
-                        return Err(of_another_protocol(first, Wanted::Memcached));
+                        return Err(of_another_protocol(first, StoreProtocol::Memcached));
                     }
                     let (used, is_complete) = self.line.feed(rest)?;
-                    fed.used += used;
+                    consumed.used += used;
                     if is_complete {
                         self.take_line(asked)?;
                     }
                 }
-                Step::Value(left) => {
+                MemcachedStep::Value(left) => {
                     let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                    fed.used += part;
-                    fed.body += part;
+                    consumed.used += part;
+                    consumed.body += part;
                     let left = left - part as u64;
-                    self.step = if left == 0 { Step::End(2) } else { Step::Value(left) };
+                    self.step = if left == 0 { MemcachedStep::End(2) } else { MemcachedStep::Value(left) };
                 }
-                Step::End(left) => {
+                MemcachedStep::End(left) => {
                     if first != if left == 2 { b'\r' } else { b'\n' } {
                         return Err(Malformed("a value of the reply is longer than it announced"));
                     }
-                    fed.used += 1;
-                    self.step = if left == 2 { Step::End(1) } else { Step::Line };
+                    consumed.used += 1;
+                    self.step = if left == 2 { MemcachedStep::End(1) } else { MemcachedStep::Line };
                     if left == 1 && asked & META != 0 {
                         self.answer(asked & !META, ANSWER);
                     }
                 }
-                Step::Done => {}
+                MemcachedStep::Done => {}
             }
         }
     }
@@ -99,8 +99,8 @@ impl Memcached {
     fn answer(&mut self, keys: u32, status: u16) {
         self.answers += 1;
         self.status = self.status.max(status);
-        self.step = if self.answers >= keys { Step::Done } else { Step::Line };
-        if self.step == Step::Line {
+        self.step = if self.answers >= keys { MemcachedStep::Done } else { MemcachedStep::Line };
+        if self.step == MemcachedStep::Line {
             self.line.clear();
         }
     }
@@ -115,21 +115,21 @@ impl Memcached {
             b"NF" if is_meta && keys == 0 => MISS,
             b"NS" | b"EX" if is_meta && keys == 0 => NOT_STORED,
             word @ (b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR") => memcached_error(word),
-            _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', Wanted::Memcached)),
-            _ if is_meta => return Err(of_another_protocol(b'?', Wanted::Memcached)),
+            _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', StoreProtocol::Memcached)),
+            _ if is_meta => return Err(of_another_protocol(b'?', StoreProtocol::Memcached)),
             b"VALUE" if keys > 0 => return self.begin_value(keys, 3),
             b"END" if keys > self.values => MISS,
             b"END" if keys > 0 => ANSWER,
             b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" if keys == 0 => ANSWER,
             b"NOT_FOUND" if keys == 0 => MISS,
             b"NOT_STORED" | b"EXISTS" if keys == 0 => NOT_STORED,
-            _ => return Err(of_another_protocol(b'?', Wanted::Memcached)),
+            _ => return Err(of_another_protocol(b'?', StoreProtocol::Memcached)),
         };
         if is_meta {
             self.answer(keys, status);
         } else {
             self.status = status;
-            self.step = Step::Done;
+            self.step = MemcachedStep::Done;
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Memcached {
             Some(length) if length > MAX_VALUE_BYTES => {
                 return Err(Malformed("the length of a value in the reply is larger than any that memcached sends"));
             }
-            Some(length) => self.step = if length == 0 { Step::End(2) } else { Step::Value(length) },
+            Some(length) => self.step = if length == 0 { MemcachedStep::End(2) } else { MemcachedStep::Value(length) },
         }
         self.values += 1;
         if self.values > keys {
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(keys: u32, bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
-        crate::replies::read_in_pieces(bytes, size, |reply: &mut Memcached, piece| reply.feed(keys, piece))
+        crate::replies::read_in_pieces(bytes, size, |reply: &mut MemcachedReply, piece| reply.feed(keys, piece))
     }
 
     #[test]

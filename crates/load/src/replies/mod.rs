@@ -33,21 +33,23 @@ pub trait Reply: Default {
     }
 }
 
-fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
+fn of_another_protocol(first: u8, wanted: StoreProtocol) -> Malformed {
     Malformed(match (first, wanted) {
-        (b'H', Wanted::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
-        (b'H', Wanted::Memcached) => "the server answered HTTP, not memcached's protocol: write the URL with http",
-        (0x15 | 0x16, Wanted::Redis) => "the server answered TLS: write the URL with rediss",
-        (0x15 | 0x16, Wanted::Memcached) => "the server answered TLS: name its plain port",
-        (b'E', Wanted::Redis) => "the server answered as memcached does: write the URL with memcached",
-        (b'-', Wanted::Memcached) => "the server answered as Redis does: write the URL with redis",
-        (_, Wanted::Redis) => "not a Redis reply: its first byte is not a type",
-        (_, Wanted::Memcached) => "not a memcached reply: its first word is not in the protocol",
+        (b'H', StoreProtocol::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
+        (b'H', StoreProtocol::Memcached) => {
+            "the server answered HTTP, not memcached's protocol: write the URL with http"
+        }
+        (0x15 | 0x16, StoreProtocol::Redis) => "the server answered TLS: write the URL with rediss",
+        (0x15 | 0x16, StoreProtocol::Memcached) => "the server answered TLS: name its plain port",
+        (b'E', StoreProtocol::Redis) => "the server answered as memcached does: write the URL with memcached",
+        (b'-', StoreProtocol::Memcached) => "the server answered as Redis does: write the URL with redis",
+        (_, StoreProtocol::Redis) => "not a Redis reply: its first byte is not a type",
+        (_, StoreProtocol::Memcached) => "not a memcached reply: its first word is not in the protocol",
     })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum StoreProtocol {
     Redis,
     Memcached,
 }
@@ -56,19 +58,19 @@ const KEPT_BYTES: usize = 96;
 const MAX_LINE_BYTES: u32 = 64 * 1024;
 
 #[derive(Debug, Clone)]
-struct Line {
+struct ReplyLine {
     kept: [u8; KEPT_BYTES],
     length: u32,
     ends_with_return: bool,
 }
 
-impl Default for Line {
+impl Default for ReplyLine {
     fn default() -> Self {
-        Line { kept: [0; KEPT_BYTES], length: 0, ends_with_return: false }
+        ReplyLine { kept: [0; KEPT_BYTES], length: 0, ends_with_return: false }
     }
 }
 
-impl Line {
+impl ReplyLine {
     #[inline]
     fn feed(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         const TOO_LONG: Malformed = Malformed("a line of the reply is longer than 64 KiB");
@@ -129,14 +131,14 @@ fn read_in_pieces<R: Reply>(
 ) -> Result<(usize, usize, Option<u16>), Malformed> {
     let (mut reply, mut used, mut body) = (R::default(), 0, 0);
     for piece in bytes.chunks(size.max(1)) {
-        let fed = feed(&mut reply, piece)?;
-        assert!(fed.used <= piece.len() && fed.body <= fed.used);
-        used += fed.used;
-        body += fed.body;
-        if fed.is_complete {
+        let consumed = feed(&mut reply, piece)?;
+        assert!(consumed.used <= piece.len() && consumed.body <= consumed.used);
+        used += consumed.used;
+        body += consumed.body;
+        if consumed.is_complete {
             return Ok((used, body, Some(reply.status())));
         }
-        assert_eq!(fed.used, piece.len());
+        assert_eq!(consumed.used, piece.len());
     }
     Ok((used, body, None))
 }

@@ -1,6 +1,6 @@
 //! Replies of Redis: RESP2 and RESP3, as in <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
-use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
+use super::{Consumed, Malformed, Reply, ReplyLine, StoreProtocol, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, redis_error};
 
 /// Maximum nesting of aggregates. Bounds the memory of a connection.
@@ -10,7 +10,7 @@ const MAX_STRING_BYTES: u64 = 512 << 20;
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum RespStep {
     #[default]
     Type,
     Line(u8),
@@ -30,8 +30,8 @@ enum Step {
 /// The state of one reply.
 #[derive(Debug)]
 pub struct Resp {
-    step: Step,
-    line: Line,
+    step: RespStep,
+    line: ReplyLine,
     /// 1 outside of aggregates.
     left: u64,
     /// Allocated only for nested ones.
@@ -41,7 +41,7 @@ pub struct Resp {
     is_push: bool,
 }
 
-enum Value {
+enum RespValue {
     Whole {
         is_null: bool,
     },
@@ -61,8 +61,8 @@ enum Value {
 impl Default for Resp {
     fn default() -> Self {
         Resp {
-            step: Step::Type,
-            line: Line::default(),
+            step: RespStep::Type,
+            line: ReplyLine::default(),
             left: 1,
             around: Vec::new(),
             status: 0,
@@ -100,60 +100,63 @@ impl Resp {
     /// Takes the next bytes of the connection. After an error or a complete reply, call [`Reply::reset`] before the
     /// next call.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Consumed, Malformed> {
-        let mut fed = Consumed::default();
+        let mut consumed = Consumed::default();
         loop {
-            let rest = &bytes[fed.used..];
-            if self.step == Step::Done {
-                fed.is_complete = true;
-                return Ok(fed);
+            let rest = &bytes[consumed.used..];
+            if self.step == RespStep::Done {
+                consumed.is_complete = true;
+                return Ok(consumed);
             }
-            let Some(&first) = rest.first() else { return Ok(fed) };
+            let Some(&first) = rest.first() else { return Ok(consumed) };
             self.has_started = true;
             match self.step {
-                Step::Type => {
+                RespStep::Type => {
                     if !b"+-:$*_#,(!=%~>|".contains(&first) {
                         return Err(if self.is_at_top() {
-                            of_another_protocol(first, Wanted::Redis)
+                            of_another_protocol(first, StoreProtocol::Redis)
                         } else {
                             Malformed("the first byte of a value in a Redis reply is not a type")
                         });
                     }
                     self.line.clear();
-                    self.step = Step::Line(first);
-                    fed.used += 1;
+                    self.step = RespStep::Line(first);
+                    consumed.used += 1;
                 }
-                Step::Line(kind) => {
+                RespStep::Line(kind) => {
                     let (used, is_complete) = self.line.feed(rest)?;
-                    fed.used += used;
+                    consumed.used += used;
                     if is_complete {
                         self.begin(kind)?;
                     }
                 }
-                Step::Bytes { left, is_error } => {
+                RespStep::Bytes { left, is_error } => {
                     let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     if is_error {
                         // The error code is within the first bytes.
                         self.keep(&rest[..part]);
                     }
-                    fed.used += part;
-                    fed.body += part;
+                    consumed.used += part;
+                    consumed.body += part;
                     let left = left - part as u64;
-                    self.step =
-                        if left == 0 { Step::End { left: 2, is_error } } else { Step::Bytes { left, is_error } };
+                    self.step = if left == 0 {
+                        RespStep::End { left: 2, is_error }
+                    } else {
+                        RespStep::Bytes { left, is_error }
+                    };
                 }
-                Step::End { left, is_error } => {
+                RespStep::End { left, is_error } => {
                     if first != if left == 2 { b'\r' } else { b'\n' } {
                         return Err(Malformed("a string of the reply is longer than it announced"));
                     }
-                    fed.used += 1;
+                    consumed.used += 1;
                     if left == 2 {
-                        self.step = Step::End { left: 1, is_error };
+                        self.step = RespStep::End { left: 1, is_error };
                     } else {
                         let status = if is_error { redis_error(first_word(self.line.text())) } else { ANSWER };
                         self.value_ends(status);
                     }
                 }
-                Step::Done => {}
+                RespStep::Done => {}
             }
         }
     }
@@ -172,29 +175,32 @@ impl Resp {
 
     fn begin(&mut self, kind: u8) -> Result<(), Malformed> {
         match self.value(kind)? {
-            Value::Whole { is_null } => self.value_ends(if is_null { MISS } else { ANSWER }),
-            Value::Error => self.value_ends(redis_error(first_word(self.line.text()))),
-            Value::Bytes { length, is_error } => {
+            RespValue::Whole { is_null } => self.value_ends(if is_null { MISS } else { ANSWER }),
+            RespValue::Error => self.value_ends(redis_error(first_word(self.line.text()))),
+            RespValue::Bytes { length, is_error } => {
                 self.line.clear();
-                self.step =
-                    if length == 0 { Step::End { left: 2, is_error } } else { Step::Bytes { left: length, is_error } };
+                self.step = if length == 0 {
+                    RespStep::End { left: 2, is_error }
+                } else {
+                    RespStep::Bytes { left: length, is_error }
+                };
             }
-            Value::Aggregate { count: 0, is_push } => {
+            RespValue::Aggregate { count: 0, is_push } => {
                 self.is_push |= is_push && self.is_at_top();
                 self.value_ends(ANSWER);
             }
-            Value::Aggregate { count, is_push } => {
+            RespValue::Aggregate { count, is_push } => {
                 self.is_push |= is_push && self.is_at_top();
-                self.note(ANSWER);
+                self.set_status(ANSWER);
                 self.enter(count, self.left - 1)?;
             }
-            Value::Attributes(0) => self.step = Step::Type,
-            Value::Attributes(count) => self.enter(count, self.left)?,
+            RespValue::Attributes(0) => self.step = RespStep::Type,
+            RespValue::Attributes(count) => self.enter(count, self.left)?,
         }
         Ok(())
     }
 
-    fn value(&self, kind: u8) -> Result<Value, Malformed> {
+    fn value(&self, kind: u8) -> Result<RespValue, Malformed> {
         let text = self.line.text();
         let length = |most: u64| {
             if !self.line.is_whole() {
@@ -212,34 +218,34 @@ impl Resp {
         };
         let needed = |length: Option<u64>| length.ok_or(Malformed("a length in the reply is negative"));
         Ok(match kind {
-            b'-' => Value::Error,
-            b'_' => Value::Whole { is_null: true },
+            b'-' => RespValue::Error,
+            b'_' => RespValue::Whole { is_null: true },
             b'$' => match length(MAX_STRING_BYTES)? {
-                Some(length) => Value::Bytes { length, is_error: false },
-                None => Value::Whole { is_null: true },
+                Some(length) => RespValue::Bytes { length, is_error: false },
+                None => RespValue::Whole { is_null: true },
             },
             b'*' => match length(MAX_ELEMENTS)? {
-                Some(count) => Value::Aggregate { count, is_push: false },
-                None => Value::Whole { is_null: true },
+                Some(count) => RespValue::Aggregate { count, is_push: false },
+                None => RespValue::Whole { is_null: true },
             },
-            b'=' => Value::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: false },
-            b'!' => Value::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: true },
-            b'~' => Value::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: false },
-            b'>' => Value::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: true },
-            b'%' => Value::Aggregate { count: 2 * needed(length(MAX_ELEMENTS)?)?, is_push: false },
-            b'|' => Value::Attributes(2 * needed(length(MAX_ELEMENTS)?)?),
+            b'=' => RespValue::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: false },
+            b'!' => RespValue::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: true },
+            b'~' => RespValue::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: false },
+            b'>' => RespValue::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: true },
+            b'%' => RespValue::Aggregate { count: 2 * needed(length(MAX_ELEMENTS)?)?, is_push: false },
+            b'|' => RespValue::Attributes(2 * needed(length(MAX_ELEMENTS)?)?),
             b':' => {
                 let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
                 if !self.line.is_whole() || number(digits).is_none() {
                     return Err(Malformed("an integer in the reply is not a number"));
                 }
-                Value::Whole { is_null: false }
+                RespValue::Whole { is_null: false }
             }
-            _ => Value::Whole { is_null: false },
+            _ => RespValue::Whole { is_null: false },
         })
     }
 
-    fn note(&mut self, status: u16) {
+    fn set_status(&mut self, status: u16) {
         if self.is_at_top() {
             self.status = status;
         }
@@ -251,20 +257,20 @@ impl Resp {
         }
         self.around.push(left_after);
         self.left = count;
-        self.step = Step::Type;
+        self.step = RespStep::Type;
         Ok(())
     }
 
     fn value_ends(&mut self, status: u16) {
-        self.note(status);
-        self.step = Step::Type;
+        self.set_status(status);
+        self.step = RespStep::Type;
         self.left -= 1;
         while self.left == 0 {
             match self.around.pop() {
                 Some(left) => self.left = left,
                 None if self.is_push => return self.reset(),
                 None => {
-                    self.step = Step::Done;
+                    self.step = RespStep::Done;
                     return;
                 }
             }

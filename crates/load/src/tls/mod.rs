@@ -26,7 +26,7 @@ pub(crate) struct TlsSetting {
 }
 
 impl TlsSetting {
-    pub(crate) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
+    pub(crate) fn from_plan(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
         let of_protocol: &[&[u8]] = match plan.protocol {
             Protocol::Http => &[b"http/1.1"],
             Protocol::Http2(_) | Protocol::Grpc(_) => &[b"h2"],

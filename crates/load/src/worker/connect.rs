@@ -1,12 +1,12 @@
 use super::protocol::Stream;
-use super::slowest::{End, Opening};
-use super::transport::Pace;
-use super::{Protocol, Source, Transport, Worker};
+use super::slowest::{Opening, RequestEnd};
+use super::transport::ReadPace;
+use super::{Source, Transport, WireProtocol, Worker};
 use crate::connection::{
-    ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, LINGERED, QUEUED, State, UnderWay, WATCHES_WRITABLE,
+    ANSWERED, ASKED, CARRIES_REQUEST, ConnectionState, KNOWN_SLOW, LINGERED, QUEUED, RequestInFlight, WATCHES_WRITABLE,
 };
 use crate::poller::{READABLE, WRITABLE_TOO};
-use crate::ports::{Lease, PortChoice};
+use crate::ports::{PortChoice, PortLease};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use record::time::monotonic_ns;
@@ -15,7 +15,7 @@ use record::time::monotonic_ns;
 const PORT_TRIES: usize = 16;
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     pub(super) fn open_first(&mut self, now: u64) {
         let mut allowance = self.ramp.allowance(now, self.connecting);
         while allowance > 0 && self.opened_first < self.connections.len() {
@@ -31,7 +31,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         for _ in 0..self.to_open.len() {
             let Some(slot) = self.to_open.pop_front() else { return };
             let slot = slot as usize;
-            if self.connections[slot].state == State::Closed && (S::IS_SCHEDULED || !self.is_draining()) {
+            if self.connections[slot].state == ConnectionState::Closed && (S::IS_SCHEDULED || !self.is_draining()) {
                 self.open(slot, monotonic_ns());
             }
         }
@@ -61,16 +61,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    fn begun(&mut self, slot: usize, fd: i32, lease: Option<Lease>, is_established: bool, now: u64) {
+    fn begun(&mut self, slot: usize, fd: i32, lease: Option<PortLease>, is_established: bool, now: u64) {
         let connection = &mut self.connections[slot];
         connection.fd = fd;
         if let Some(lease) = lease {
             connection.lease = lease;
         }
         (connection.requests, connection.written) = (0, 0);
-        connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD | LINGERED;
+        connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | ANSWERED | LINGERED;
         connection.generation = connection.generation.wrapping_add(1);
-        connection.state = State::Connecting;
+        connection.state = ConnectionState::Connecting;
         connection.set(WATCHES_WRITABLE, !is_established);
         self.connecting += 1;
         let interest = if is_established { READABLE } else { WRITABLE_TOO };
@@ -83,7 +83,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     }
 
     /// Returns the descriptor and whether it is established already. After an error the caller returns `lease`.
-    fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
+    fn begin_connect(&mut self, lease: &mut Option<PortLease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.is_ipv4())?;
         let result = self.bind(fd, lease).and_then(|()| {
             if self.needs_no_delay {
@@ -104,7 +104,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         result.map(|is_established| (fd, is_established))
     }
 
-    fn bind(&mut self, fd: i32, lease: &mut Option<Lease>) -> Result<(), Errno> {
+    fn bind(&mut self, fd: i32, lease: &mut Option<PortLease>) -> Result<(), Errno> {
         let mut tries = 0;
         while let Some(current) = *lease {
             let source = self.task.sources[usize::from(current.source)];
@@ -153,7 +153,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &mut self.connections[slot];
             let replies = self.protocol.open(&mut connection.stream);
             if replies > 0 {
-                connection.state = State::Opening;
+                connection.state = ConnectionState::Opening;
                 connection.target = replies;
                 return T::send(self, slot, now);
             }
@@ -163,7 +163,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     pub(super) fn opened(&mut self, slot: usize, now: u64) {
         self.openings[slot] = Opening::new(self.connections[slot].since_ns, now);
-        self.connections[slot].state = State::Idle;
+        self.connections[slot].state = ConnectionState::Idle;
         self.connecting -= 1;
         self.established += 1;
         S::connected(self, slot, now);
@@ -176,11 +176,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.set(CARRIES_REQUEST, false);
         self.openings[slot] = Opening::new(connection.since_ns, now);
         if let Some(intended_ns) = intended_ns {
-            let request = UnderWay { intended_ns, ..UnderWay::default() };
-            self.request_ended(slot, request, now, End::NotSent(failure.kind()));
+            let request = RequestInFlight { intended_ns, ..RequestInFlight::default() };
+            self.request_ended(slot, request, now, RequestEnd::NotSent(failure.kind()));
         }
         let connection = &mut self.connections[slot];
-        if matches!(connection.state, State::Connecting | State::Handshaking | State::Opening) {
+        if matches!(
+            connection.state,
+            ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening
+        ) {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);
         }
@@ -210,19 +213,19 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let pause = first_ns.saturating_mul(1 << connection.failures.min(20)).min(MAX_BACK_OFF_NS);
         let spread = pause / 4 * (slot as u64 % 64) / 64;
         connection.failures = connection.failures.saturating_add(1);
-        connection.state = State::BackOff;
+        connection.state = ConnectionState::BackOff;
         connection.since_ns = now + pause + spread;
     }
 
     pub(super) fn drop_socket(&mut self, slot: usize, now: u64, closed_first: bool) {
         let connection = &mut self.connections[slot];
-        if matches!(connection.state, State::Idle | State::Busy | State::Lingering) {
+        if matches!(connection.state, ConnectionState::Idle | ConnectionState::Busy | ConnectionState::Lingering) {
             self.established -= 1;
         }
         socket::close(connection.fd);
         self.transport.closed(slot);
         connection.fd = -1;
-        connection.state = State::Closed;
+        connection.state = ConnectionState::Closed;
         connection.stream.close();
         // Events of the old socket in this batch are stale.
         connection.generation = connection.generation.wrapping_add(1);

@@ -1,8 +1,10 @@
 use super::protocol::Stream;
-use super::slowest::End;
-use super::transport::{Arrival, Pace};
-use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{CORKED, HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, UnderWay, WATCHES_WRITABLE};
+use super::slowest::RequestEnd;
+use super::transport::{ArrivalTime, ReadPace};
+use super::{Source, Transport, WireProtocol, Worker};
+use crate::connection::{
+    ANSWERED, CORKED, ConnectionState, LAST_REQUEST, LINGERED, PEER_CLOSED, RequestInFlight, WATCHES_WRITABLE,
+};
 use crate::framing::{AtEnd, Consumed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
@@ -15,13 +17,13 @@ fn is_request_timeout(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HTTP/1.") && bytes.get(8..12) == Some(b" 408")
 }
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn on_event(&mut self, slot: usize, conditions: u32, now: u64) {
         let connection = &mut self.connections[slot];
         match connection.state {
-            State::Connecting => return self.on_connecting(slot, conditions, now),
-            State::Handshaking => return T::on_handshaking(self, slot, conditions, now),
+            ConnectionState::Connecting => return self.on_connecting(slot, conditions, now),
+            ConnectionState::Handshaking => return T::on_handshaking(self, slot, conditions, now),
             _ => {}
         }
         if conditions & libc::EPOLLRDHUP as u32 != 0 {
@@ -29,7 +31,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         if connection.has(WATCHES_WRITABLE) && conditions & libc::EPOLLOUT as u32 != 0 {
             T::send_rest(self, slot, now);
-            if !matches!(self.connections[slot].state, State::Busy | State::Opening | State::Idle) {
+            if !matches!(
+                self.connections[slot].state,
+                ConnectionState::Busy | ConnectionState::Opening | ConnectionState::Idle
+            ) {
                 return;
             }
         }
@@ -49,12 +54,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        let request = UnderWay { intended_ns, since_ns: now, target, ..UnderWay::default() };
-        if A::IS_MULTIPLEXED || connection.state == State::Busy {
+        let request = RequestInFlight { intended_ns, since_ns: now, target, ..RequestInFlight::default() };
+        if A::IS_MULTIPLEXED || connection.state == ConnectionState::Busy {
             connection.stream.push(request);
         }
-        if connection.state != State::Busy {
-            connection.state = State::Busy;
+        if connection.state != ConnectionState::Busy {
+            connection.state = ConnectionState::Busy;
             connection.describe(request);
         }
         self.transport.pace_mut().request_leaves(slot, connection, now);
@@ -77,7 +82,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         // In a closed loop the connection attempt is the request.
         connection.intended_ns = if S::IS_SCHEDULED { intended_ns } else { connection.since_ns };
         connection.first_byte_ns = now;
-        connection.set(HEARD, connection.has(HEARD) || now >= self.tally.begin_ns);
+        connection.set(ANSWERED, connection.has(ANSWERED) || now >= self.tally.begin_ns);
         self.in_flight += 1;
         self.tally.issued(connection.intended_ns);
         self.count_response(slot, now, false);
@@ -90,11 +95,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn take_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         match self.connections[slot].state {
-            State::Busy if A::IS_PIPELINED => return self.take_responses(slot, count, now),
-            State::Busy => return self.take_response_bytes(slot, count, now),
-            State::Opening => return self.take_opening(slot, count, now),
-            State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
-            State::Idle => {
+            ConnectionState::Busy if A::IS_PIPELINED => return self.take_responses(slot, count, now),
+            ConnectionState::Busy => return self.take_response_bytes(slot, count, now),
+            ConnectionState::Opening => return self.take_opening(slot, count, now),
+            ConnectionState::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
+            ConnectionState::Idle => {
                 // These bytes were not requested, so the connection cannot be trusted any more.
                 let bytes = &self.buffer[..count];
                 let is_timeout = A::IS_HTTP_1 && is_request_timeout(bytes);
@@ -133,10 +138,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    pub(super) fn count_failure(&mut self, slot: usize, request: UnderWay, now: u64, failure: Failure) {
+    pub(super) fn count_failure(&mut self, slot: usize, request: RequestInFlight, now: u64, failure: Failure) {
         let (intended_ns, place) = (request.intended_ns, self.place(slot));
         self.asked(slot, intended_ns, now);
-        self.request_ended(slot, request, now, End::Failed(failure.kind()));
+        self.request_ended(slot, request, now, RequestEnd::Failed(failure.kind()));
         self.tally.failed(intended_ns, now, failure);
         if let Some(classes) = &mut self.classes {
             classes.failed(place, self.tally.belongs(intended_ns, now));
@@ -168,27 +173,27 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
-        let fed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
-        if let Ok(Consumed { body: body @ 1.., parts, .. }) = fed {
+        let consumed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
+        if let Ok(Consumed { body: body @ 1.., parts, .. }) = consumed {
             self.body_came(slot, body);
             self.parts_came(slot, now, parts);
         }
-        match fed {
-            Ok(fed) if fed.is_complete => {
-                self.received(slot, now, fed.used, fed.body, true);
-                if fed.used < count {
+        match consumed {
+            Ok(consumed) if consumed.is_complete => {
+                self.received(slot, now, consumed.used, consumed.body, true);
+                if consumed.used < count {
                     self.request_failed(slot, now, Failure::Malformed("more bytes than the response announced"));
                 } else {
                     self.response_complete(slot, now, true);
                 }
                 true
             }
-            Ok(fed) => {
+            Ok(consumed) => {
                 let connection = &mut self.connections[slot];
                 if connection.first_byte_ns == 0 {
                     connection.first_byte_ns = now;
                 }
-                self.received(slot, now, fed.used, fed.body, true);
+                self.received(slot, now, consumed.used, consumed.body, true);
                 false
             }
             Err(malformed) => {
@@ -207,7 +212,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             connection.received_bytes = connection.received_bytes.saturating_add(bytes);
             if now >= self.tally.begin_ns {
-                connection.flags |= HEARD;
+                connection.flags |= ANSWERED;
             }
         }
         self.tally.received(connection.intended_ns, now, bytes, body);
@@ -222,7 +227,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
         if !is_done && connection.stream.is_keep_alive() {
             connection.stream.reset();
-            connection.state = State::Idle;
+            connection.state = ConnectionState::Idle;
             return S::answered(self, slot, now);
         }
         let server_will_close = connection.stream.server_closes() && !connection.has(WATCHES_WRITABLE);
@@ -233,7 +238,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         } else {
             // The side that closes first keeps the port in TIME_WAIT, so the server closes, as it has announced.
             connection.stream.reset();
-            connection.state = State::Lingering;
+            connection.state = ConnectionState::Lingering;
             connection.since_ns = now;
         }
     }
@@ -255,8 +260,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         match self.transport.pace_mut().arrival(connection, by_bytes) {
             _ if A::CONNECTS_ONLY => {}
             None => {}
-            Some(Arrival::At(arrived_ns)) => self.tally.arrived(connection.intended_ns, arrived_ns, now),
-            Some(Arrival::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),
+            Some(ArrivalTime::At(arrived_ns)) => self.tally.arrived(connection.intended_ns, arrived_ns, now),
+            Some(ArrivalTime::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),
         }
         if let Some(classes) = &mut self.classes {
             let intended_ns = connection.intended_ns;
@@ -271,7 +276,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let response_ns = now.saturating_sub(connection.intended_ns);
         if response_ns > self.tally.counts.slowest.least_ns() {
             let described = connection.under_way();
-            self.request_ended(slot, described, now, End::Answered(status));
+            self.request_ended(slot, described, now, RequestEnd::Answered(status));
         }
     }
 
@@ -282,7 +287,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     pub(super) fn ended(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
-        if connection.state != State::Busy {
+        if connection.state != ConnectionState::Busy {
             return self.lost(slot, now, Failure::ClosedEarly);
         }
         match connection.stream.at_end() {
@@ -298,8 +303,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
         match self.connections[slot].state {
-            State::Connecting | State::Handshaking | State::Opening => self.connect_failed(slot, now, failure),
-            State::Busy => self.request_failed(slot, now, failure),
+            ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening => {
+                self.connect_failed(slot, now, failure)
+            }
+            ConnectionState::Busy => self.request_failed(slot, now, failure),
             _ => {
                 // The side that closed first keeps the port.
                 let is_ours = matches!(failure, Failure::Tls | Failure::ClosedEarly);

@@ -1,15 +1,15 @@
 use super::protocol::Stream;
-use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
+use super::{Source, Transport, WireProtocol, Worker};
+use crate::connection::{CORKED, ConnectionState, LAST_REQUEST, PEER_CLOSED};
 use crate::tally::Failure;
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn has_room(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
         match connection.state {
-            State::Idle if !A::IS_MULTIPLEXED => true,
-            State::Idle | State::Busy if A::IS_PIPELINED => {
+            ConnectionState::Idle if !A::IS_MULTIPLEXED => true,
+            ConnectionState::Idle | ConnectionState::Busy if A::IS_PIPELINED => {
                 connection.stream.has_room(self.protocol.depth()) && !connection.has(LAST_REQUEST | PEER_CLOSED)
             }
             _ => false,
@@ -41,29 +41,29 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let generation = self.connections[slot].generation;
         self.connections[slot].set(CORKED, true);
         if A::IS_MULTIPLEXED {
-            self.connections[slot].stream.heard(now);
+            self.connections[slot].stream.bytes_came(now);
         }
         let mut at = 0;
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
-            if !A::IS_MULTIPLEXED && connection.state != State::Busy {
+            if !A::IS_MULTIPLEXED && connection.state != ConnectionState::Busy {
                 // More bytes came than requests were sent, so the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
                 self.ended_idle(slot, now, false);
                 return true;
             }
-            let connection_is_idle = A::IS_MULTIPLEXED && connection.state != State::Busy;
+            let connection_is_idle = A::IS_MULTIPLEXED && connection.state != ConnectionState::Busy;
             match self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[at..count]) {
-                Ok(fed) => {
-                    at += fed.used;
-                    let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
-                    self.received(slot, now, fed.used, fed.body, is_response);
-                    if fed.body > 0 && is_response {
-                        self.body_came(slot, fed.body);
-                        self.parts_came(slot, now, fed.parts);
+                Ok(consumed) => {
+                    at += consumed.used;
+                    let is_response = !A::IS_MULTIPLEXED || self.describe_current(slot);
+                    self.received(slot, now, consumed.used, consumed.body, is_response);
+                    if consumed.body > 0 && is_response {
+                        self.body_came(slot, consumed.body);
+                        self.parts_came(slot, now, consumed.parts);
                     }
-                    if fed.is_complete && is_response {
+                    if consumed.is_complete && is_response {
                         self.request_over(slot, now);
                     } else if is_response && self.connections[slot].first_byte_ns == 0 {
                         self.connections[slot].first_byte_ns = now;
@@ -87,7 +87,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         self.uncork(slot, now);
         if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
-            self.settle(slot, now);
+            self.end_if_idle(slot, now);
         }
         self.connections[slot].generation != generation
     }
@@ -116,10 +116,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// False if the last bytes belong to no request.
     #[inline]
-    fn turn(&mut self, slot: usize) -> bool {
+    fn describe_current(&mut self, slot: usize) -> bool {
         let connection = &mut self.connections[slot];
         let mut described = connection.under_way();
-        let is_response = connection.stream.turn(&mut described);
+        let is_response = connection.stream.describe_current(&mut described);
         connection.describe(described);
         is_response
     }
@@ -146,20 +146,20 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let connection = &mut self.connections[slot];
         if A::IS_MULTIPLEXED {
             if !connection.stream.release() {
-                connection.state = State::Idle;
+                connection.state = ConnectionState::Idle;
             }
         } else {
             connection.stream.reset();
             match connection.stream.next() {
                 Some(request) => connection.describe(request),
-                None => connection.state = State::Idle,
+                None => connection.state = ConnectionState::Idle,
             }
         }
         if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
             if !A::IS_MULTIPLEXED || self.has_room(slot) {
                 S::answered(self, slot, now);
             }
-        } else if connection.state == State::Idle && !A::IS_MULTIPLEXED {
+        } else if connection.state == ConnectionState::Idle && !A::IS_MULTIPLEXED {
             let closed_first = !connection.has(PEER_CLOSED);
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
@@ -167,9 +167,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     }
 
     /// Ends a multiplexed connection that has no request and takes none.
-    fn settle(&mut self, slot: usize, now: u64) {
+    fn end_if_idle(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
-        if connection.state != State::Idle {
+        if connection.state != ConnectionState::Idle {
             return;
         }
         if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
@@ -207,23 +207,23 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         loop {
             let connection = &mut self.connections[slot];
             let mut described = connection.under_way();
-            let Some(heard_ns) = connection.stream.late(before_ns, &mut described) else { break };
+            let Some(received_ns) = connection.stream.late(before_ns, &mut described) else { break };
             connection.describe(described);
-            if heard_ns <= before_ns {
+            if received_ns <= before_ns {
                 return self.request_failed(slot, now, Failure::TimedOut);
             }
             connection.set(CORKED, true);
             is_corked = true;
             self.described_failed(slot, now, Failure::TimedOut);
             self.continue_after(slot, now);
-            if self.connections[slot].state != State::Busy {
+            if self.connections[slot].state != ConnectionState::Busy {
                 break;
             }
         }
         if is_corked && self.connections[slot].generation == generation {
             self.uncork(slot, now);
             if self.connections[slot].generation == generation {
-                self.settle(slot, now);
+                self.end_if_idle(slot, now);
             }
         }
     }
@@ -241,16 +241,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
             // Before the first request, this field holds the number of missing replies.
-            let fed = match connection.target {
+            let consumed = match connection.target {
                 0 if !A::IS_MULTIPLEXED => {
                     Err(crate::framing::Malformed("more bytes than the answers to the connection's first commands"))
                 }
                 _ => self.protocol.feed(&mut connection.stream, 0, &self.buffer[at..count]),
             };
-            match fed {
-                Ok(fed) => {
-                    at += fed.used;
-                    if !fed.is_complete {
+            match consumed {
+                Ok(consumed) => {
+                    at += consumed.used;
+                    if !consumed.is_complete {
                         continue;
                     }
                     if !(200..400).contains(&connection.stream.status()) {
@@ -279,7 +279,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 return self.take_responses(slot, 0, now);
             }
             if self.connections[slot].generation == generation {
-                self.settle(slot, now);
+                self.end_if_idle(slot, now);
             }
         }
         self.connections[slot].generation != generation
@@ -297,7 +297,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {
         let connection = &self.connections[slot];
-        if !A::IS_PIPELINED || connection.state == State::Busy {
+        if !A::IS_PIPELINED || connection.state == ConnectionState::Busy {
             self.tally.sent(connection.intended_ns, sent);
         }
     }

@@ -1,8 +1,8 @@
 //! One engine thread. It owns its connections, its part of the schedule and its tally; a request touches nothing
 //! shared.
 //!
-//! A worker is compiled for each combination of [`Source`], [`Transport`] and [`Protocol`]. [`run`] chooses once, so no
-//! step branches on them.
+//! A worker is compiled for each combination of [`Source`], [`Transport`] and [`WireProtocol`]. [`run`] chooses once,
+//! so no step branches on them.
 //!
 //! # Clock readings
 //!
@@ -24,19 +24,19 @@ mod waiting;
 pub(crate) use choice::run;
 
 use crate::classes::Classes;
-use crate::connection::{Connection, State};
-use crate::control::{Control, Live};
+use crate::connection::{Connection, ConnectionState};
+use crate::control::{Control, LiveCounters};
 use crate::cost::ThreadReading;
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
 use crate::ramp::ConnectRamp;
-use crate::replay::{Comparison, Feed};
+use crate::replay::{Feed, ReplayComparison};
 use crate::request::Requests;
 use crate::socket::Errno;
 use crate::supply::Supply;
 use crate::tally::Tally;
 use crate::tls::{TlsSetting, TlsTally};
-use protocol::{Protocol, Traces};
+use protocol::{Traces, WireProtocol};
 use record::time::monotonic_ns;
 use record::{LoadPlan, Share};
 use slowest::Opening;
@@ -44,7 +44,7 @@ use source::Source;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use sweep::Sweep;
+use sweep::TimeoutSweep;
 use transport::Transport;
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -62,7 +62,7 @@ pub(crate) struct Task<'a> {
     pub(crate) plan: &'a LoadPlan,
     pub(crate) requests: &'a Requests,
     pub(crate) control: &'a Control,
-    pub(crate) live: &'a Live,
+    pub(crate) live: &'a LiveCounters,
     pub(crate) address: SocketAddr,
     pub(crate) is_loopback: bool,
     /// Local addresses in use; `None`: the kernel chooses.
@@ -75,10 +75,10 @@ pub(crate) struct Task<'a> {
     pub(crate) tls: Option<&'a TlsSetting>,
 }
 
-pub(crate) struct Report {
+pub(crate) struct WorkerReport {
     pub(crate) tally: Tally,
     pub(crate) classes: Option<Box<Classes>>,
-    pub(crate) comparison: Option<Comparison>,
+    pub(crate) comparison: Option<ReplayComparison>,
     pub(crate) begin: ThreadReading,
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
@@ -87,12 +87,12 @@ pub(crate) struct Report {
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
-pub(crate) struct Worker<'a, S, T, A: Protocol> {
+pub(crate) struct Worker<'a, S, T, A: WireProtocol> {
     task: Task<'a>,
     source: S,
     transport: T,
     protocol: A,
-    phase: Phase,
+    phase: WorkerPhase,
     poller: Poller,
     connections: Vec<Connection<A::Stream>>,
     openings: Box<[Opening]>,
@@ -108,14 +108,14 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     established: u64,
     connecting: u64,
     in_flight: u64,
-    sweep: Sweep,
+    sweep: TimeoutSweep,
     linger_ns: u64,
     needs_no_delay: bool,
     polling_ns: u64,
 }
 
 #[derive(PartialEq)]
-enum Phase {
+enum WorkerPhase {
     Opening,
     /// Requests are sent.
     Loading,
@@ -123,12 +123,12 @@ enum Phase {
     Draining,
 }
 
-impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
+impl<'a, S: Source, T: Transport, A: WireProtocol> Worker<'a, S, T, A> {
     fn new(task: Task<'a>, poller: Poller, source: S, transport: T, protocol: A) -> Self {
         let connections: Vec<Connection<A::Stream>> = (0..task.connections).map(|_| Connection::new()).collect();
         let waits_for_server = task.plan.clients.close_first == Some(record::CloseFirst::Server);
         Worker {
-            phase: Phase::Opening,
+            phase: WorkerPhase::Opening,
             poller,
             openings: vec![Opening::default(); task.connections].into(),
             to_open: VecDeque::new(),
@@ -141,7 +141,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             established: 0,
             connecting: 0,
             in_flight: 0,
-            sweep: Sweep::default(),
+            sweep: TimeoutSweep::default(),
             linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
             // Over TLS, the first request follows the end of the handshake, which the server may not answer.
             needs_no_delay: task.tls.is_some() || protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
@@ -154,12 +154,12 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         }
     }
 
-    fn run(mut self) -> Result<Report, Errno> {
+    fn run(mut self) -> Result<WorkerReport, Errno> {
         let (mut begin, mut end) = (None, None);
         let mut is_ready = false;
         let mut now = monotonic_ns();
         loop {
-            if self.phase == Phase::Opening
+            if self.phase == WorkerPhase::Opening
                 && let Some(start_ns) = self.task.control.start_ns()
                 && now >= start_ns
             {
@@ -199,7 +199,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
                 let is_over = now >= self.tally.end_ns || (now < self.tally.begin_ns && is_cut);
                 if !self.is_draining() && is_over {
                     end = Some(ThreadReading::now(now, self.polling_ns));
-                    self.phase = Phase::Draining;
+                    self.phase = WorkerPhase::Draining;
                     self.source.window_ends();
                 }
                 if self.is_draining() && self.is_drained(now) {
@@ -211,7 +211,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             self.publish(now);
             let count = self.wait(now)?;
             now = monotonic_ns();
-            self.look(now, count);
+            self.after_wait(now, count);
             self.take_events(count, &mut now);
         }
         self.account_for_the_rest(now);
@@ -220,8 +220,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         Ok(self.report(begin, end))
     }
 
-    fn report(self, begin: Option<ThreadReading>, end: Option<ThreadReading>) -> Report {
-        let mut report = Report {
+    fn report(self, begin: Option<ThreadReading>, end: Option<ThreadReading>) -> WorkerReport {
+        let mut report = WorkerReport {
             begin: begin.unwrap_or_default(),
             end: end.or(begin).unwrap_or_default(),
             connection_memory_bytes: self.connections.capacity() * size_of::<Connection<A::Stream>>()
@@ -241,7 +241,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
     }
 
     fn start(&mut self, start_ns: u64, now: u64) {
-        self.phase = Phase::Loading;
+        self.phase = WorkerPhase::Loading;
         let begin_ns = start_ns + self.task.plan.warmup_ns;
         let end_ns = begin_ns + self.task.plan.duration_ns;
         let before = std::mem::replace(&mut self.tally, Tally::new(begin_ns, end_ns));
@@ -250,15 +250,15 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
     }
 
     fn has_begun(&self) -> bool {
-        self.phase != Phase::Opening
+        self.phase != WorkerPhase::Opening
     }
 
     fn is_loading(&self) -> bool {
-        self.phase == Phase::Loading
+        self.phase == WorkerPhase::Loading
     }
 
     fn is_draining(&self) -> bool {
-        self.phase == Phase::Draining
+        self.phase == WorkerPhase::Draining
     }
 
     /// Cuts the run short without waiting for responses. The window ends just after `now`, so that it contains every
@@ -315,7 +315,11 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             // The slot may have been closed since; a reopened one reads "would block".
             if matches!(
                 self.connections[slot as usize].state,
-                State::Busy | State::Idle | State::Lingering | State::Handshaking | State::Opening
+                ConnectionState::Busy
+                    | ConnectionState::Idle
+                    | ConnectionState::Lingering
+                    | ConnectionState::Handshaking
+                    | ConnectionState::Opening
             ) {
                 *now = monotonic_ns();
                 T::receive(self, slot as usize, *now);

@@ -1,5 +1,5 @@
-use super::{Protocol, Source, Transport, Worker};
-use crate::connection::UnderWay;
+use super::{Source, Transport, WireProtocol, Worker};
+use crate::connection::RequestInFlight;
 use crate::socket;
 use record::SlowRequest;
 
@@ -20,7 +20,7 @@ impl Opening {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RequestEnd {
     /// A complete response with this status.
     Answered(u16),
     /// Without one, after it was sent.
@@ -29,11 +29,11 @@ pub(super) enum End {
     NotSent(&'static str),
 }
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     /// The connection is at the request's place.
     #[cold]
-    pub(super) fn request_ended(&mut self, slot: usize, request: UnderWay, now: u64, end: End) {
-        let UnderWay { intended_ns, since_ns, first_byte_ns, received_bytes, .. } = request;
+    pub(super) fn request_ended(&mut self, slot: usize, request: RequestInFlight, now: u64, end: RequestEnd) {
+        let RequestInFlight { intended_ns, since_ns, first_byte_ns, received_bytes, .. } = request;
         let response_ns = now.saturating_sub(intended_ns);
         let is_slow = response_ns > self.tally.counts.slowest.least_ns();
         if !is_slow || !self.tally.belongs(intended_ns, now).is_counted() {
@@ -44,21 +44,21 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             opening.local_port = socket::local_port(self.connections[slot].fd).unwrap_or(0);
         }
         let begun_ns = opening.ready_ns.saturating_sub(u64::from(opening.took_us) * 1000);
-        let sent_ns = if matches!(end, End::NotSent(_)) { now } else { since_ns.clamp(intended_ns, now) };
+        let sent_ns = if matches!(end, RequestEnd::NotSent(_)) { now } else { since_ns.clamp(intended_ns, now) };
         let mut connect_ns = sent_ns.min(opening.ready_ns).saturating_sub(intended_ns.max(begun_ns));
         let wait_ns = (sent_ns - intended_ns).saturating_sub(connect_ns);
         let first_ns = if first_byte_ns == 0 { now } else { first_byte_ns.clamp(sent_ns, now) };
         let mut first_byte_ns = first_ns - sent_ns;
-        if A::CONNECTS_ONLY && !matches!(end, End::NotSent(_)) {
+        if A::CONNECTS_ONLY && !matches!(end, RequestEnd::NotSent(_)) {
             // The connection is the request.
             (connect_ns, first_byte_ns) = (connect_ns + first_byte_ns, 0);
         }
         let (status, failure) = match end {
-            End::Answered(status) => (Some(status), None),
-            End::Failed(why) | End::NotSent(why) => (None, Some(why.into())),
+            RequestEnd::Answered(status) => (Some(status), None),
+            RequestEnd::Failed(why) | RequestEnd::NotSent(why) => (None, Some(why.into())),
         };
         let place = self.place(slot);
-        let traces = self.protocol.traces().filter(|_| !matches!(end, End::NotSent(_)));
+        let traces = self.protocol.traces().filter(|_| !matches!(end, RequestEnd::NotSent(_)));
         let request = SlowRequest {
             response_ns,
             at_ns: intended_ns as i64 - self.tally.begin_ns as i64,

@@ -3,9 +3,9 @@
 //! 2 ns per connection and round at any request rate.
 
 use super::protocol::Stream;
-use super::slowest::End;
-use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
+use super::slowest::RequestEnd;
+use super::{Source, Transport, WireProtocol, Worker};
+use crate::connection::{ANSWERED, ASKED, ConnectionState, LINGERED, RequestInFlight};
 use crate::tally::Failure;
 use record::CloseFirst;
 
@@ -17,7 +17,7 @@ const STRETCH: usize = 512;
 pub(super) const LINGER_NS: u64 = 250_000_000;
 
 #[derive(Default)]
-pub(super) struct Sweep {
+pub(super) struct TimeoutSweep {
     at: usize,
     pub(super) next_ns: u64,
     /// Memory of split heads: in the current round so far, and the maximum of all rounds.
@@ -25,7 +25,7 @@ pub(super) struct Sweep {
     pub(super) carry_bytes_max: usize,
 }
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     pub(super) fn sweep(&mut self, now: u64) {
         let count = self.connections.len();
         let shortest = self.task.plan.timeout_ns.min(self.task.plan.connect_timeout_ns);
@@ -45,15 +45,17 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.sweep.carry_bytes_round += connection.stream.carry_bytes();
             let age_ns = now.saturating_sub(connection.since_ns);
             match connection.state {
-                State::Busy if A::IS_MULTIPLEXED => self.time_out(slot, now),
-                State::Busy if age_ns > self.task.plan.timeout_ns => self.request_failed(slot, now, Failure::TimedOut),
-                State::Connecting | State::Handshaking | State::Opening
+                ConnectionState::Busy if A::IS_MULTIPLEXED => self.time_out(slot, now),
+                ConnectionState::Busy if age_ns > self.task.plan.timeout_ns => {
+                    self.request_failed(slot, now, Failure::TimedOut)
+                }
+                ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening
                     if age_ns > self.task.plan.connect_timeout_ns =>
                 {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
-                State::Connecting if self.ramp.hangs(age_ns) => self.note_hanging(slot, now),
-                State::Lingering if age_ns > self.linger_ns => {
+                ConnectionState::Connecting if self.ramp.hangs(age_ns) => self.note_hanging(slot, now),
+                ConnectionState::Lingering if age_ns > self.linger_ns => {
                     self.tally.counts.closes_awaited += 1;
                     let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);
                     self.connections[slot].set(LINGERED, !waits_for_each);
@@ -61,8 +63,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     S::closed(self, slot);
                 }
                 // Before the load begins, each slot is tried only once.
-                State::BackOff if connection.since_ns <= now && self.has_begun() => {
-                    self.connections[slot].state = State::Closed;
+                ConnectionState::BackOff if connection.since_ns <= now && self.has_begun() => {
+                    self.connections[slot].state = ConnectionState::Closed;
                     S::closed(self, slot);
                 }
                 _ => {}
@@ -74,16 +76,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let has_begun = self.has_begun();
         let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;
         for slot in 0..self.connections.len() {
-            if self.connections[slot].state == State::Busy {
+            if self.connections[slot].state == ConnectionState::Busy {
                 self.describe_any(slot);
             }
             let connection = &self.connections[slot];
             match connection.state {
-                State::Busy => {
+                ConnectionState::Busy => {
                     let mut described = Some(connection.under_way());
                     while let Some(request) = described {
-                        let UnderWay { intended_ns, since_ns, .. } = request;
-                        self.request_ended(slot, request, now, End::Failed("unfinished"));
+                        let RequestInFlight { intended_ns, since_ns, .. } = request;
+                        self.request_ended(slot, request, now, RequestEnd::Failed("unfinished"));
                         self.asked(slot, intended_ns, now);
                         self.tally.stalls.gave_up(since_ns);
                         self.tally.unfinished(intended_ns, now, true);
@@ -94,7 +96,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                         described = self.connections[slot].stream.next();
                     }
                 }
-                State::Connecting | State::Handshaking | State::Opening => {
+                ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening => {
                     if let Some(intended_ns) = S::carried_by(connection, has_begun) {
                         self.asked(slot, intended_ns, now);
                         self.tally.issued(intended_ns);
@@ -108,8 +110,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             }
             // In a closed loop, a connection has a request or pauses after a failed one.
             let connection = &self.connections[slot];
-            if has_window && (!S::IS_SCHEDULED || connection.has(ASKED | HEARD)) {
-                self.tally.used(connection.has(HEARD));
+            if has_window && (!S::IS_SCHEDULED || connection.has(ASKED | ANSWERED)) {
+                self.tally.used(connection.has(ANSWERED));
             }
         }
         for intended_ns in self.source.left_over(self.tally.end_ns.min(now)) {

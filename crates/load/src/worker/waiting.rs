@@ -1,21 +1,21 @@
-use super::transport::Pace;
-use super::{Protocol, Source, Transport, Worker};
+use super::transport::ReadPace;
+use super::{Source, Transport, WireProtocol, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
 /// Maximum wait before the thread checks for orders of the calling thread.
-const LOOK_UP_NS: u64 = 50_000_000;
+const LONGEST_WAIT_NS: u64 = 50_000_000;
 /// On a dedicated CPU, the thread wakes up this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() || !self.to_open.is_empty() {
             return self.poller.wait(0);
         }
         // A closed loop may wake up a few microseconds late; a schedule needs the exact time.
         let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
-        let mut until = self.sweep.next_ns.min(now + LOOK_UP_NS).min(self.transport.pace().next_due_ns());
+        let mut until = self.sweep.next_ns.min(now + LONGEST_WAIT_NS).min(self.transport.pace().next_due_ns());
         if self.opened_first < self.connections.len() {
             until = until.min(self.ramp.next_ns().max(now + 100_000));
         }

@@ -16,11 +16,11 @@ pub struct Call {
     pub number: i64,
     pub name: &'static str,
     argument: Argument,
-    kind: Means,
+    kind: CallMeaning,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Means {
+enum CallMeaning {
     This(WaitKind),
     Reading,
     Writing,
@@ -37,7 +37,7 @@ macro_rules! calls {
     };
 }
 
-use Means::{Reading, This, Writing};
+use CallMeaning::{Reading, This, Writing};
 use WaitKind::{Backend, Children, Events, File, Input, Lock, Memory, Requests, Sleep};
 
 static CALLS: &[Call] = calls! {
@@ -87,7 +87,7 @@ pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
 
 /// Kind of the descriptor that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
+pub enum DescriptorKind {
     /// No descriptor, or an unknown one.
     Nothing,
     /// A file or folder, or a disk.
@@ -101,7 +101,7 @@ pub enum Names {
 }
 
 /// The event that a thread waits for in this call, and the call's name. A number below 0 means no call.
-pub fn meaning(number: i32, names: Names) -> (WaitKind, String) {
+pub fn meaning(number: i32, names: DescriptorKind) -> (WaitKind, String) {
     if number < 0 {
         return (Memory, String::new());
     }
@@ -109,14 +109,14 @@ pub fn meaning(number: i32, names: Names) -> (WaitKind, String) {
         return (WaitKind::Other, format!("system call {number}"));
     };
     let kind = match (call.kind, names) {
-        (This(Backend), Names::Served) => Requests,
+        (This(Backend), DescriptorKind::Served) => Requests,
         (This(kind), _) => kind,
-        (Reading, Names::Served) => Requests,
-        (Writing, Names::Served) => WaitKind::Send,
-        (Reading | Writing, Names::Socket) => Backend,
-        (Reading | Writing, Names::File) => File,
-        (Writing, Names::Pipe) => WaitKind::Pipe,
-        (Reading, Names::Pipe | Names::Source) => Input,
+        (Reading, DescriptorKind::Served) => Requests,
+        (Writing, DescriptorKind::Served) => WaitKind::Send,
+        (Reading | Writing, DescriptorKind::Socket) => Backend,
+        (Reading | Writing, DescriptorKind::File) => File,
+        (Writing, DescriptorKind::Pipe) => WaitKind::Pipe,
+        (Reading, DescriptorKind::Pipe | DescriptorKind::Source) => Input,
         (Reading | Writing, _) => WaitKind::Other,
     };
     (kind, call.name.trim_start_matches("SYS_").to_string())
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn the_meaning_of_a_call_depends_on_its_descriptor() {
         let of = |call: i64, names| meaning(call as i32, names).0;
-        assert_eq!(of(libc::SYS_read, Names::Served), Requests);
-        assert_eq!(of(libc::SYS_recvfrom, Names::Socket), Backend);
-        assert_eq!(of(libc::SYS_read, Names::Source), Input);
-        assert_eq!(of(libc::SYS_write, Names::Pipe), WaitKind::Pipe);
-        assert_eq!(of(libc::SYS_sendto, Names::Served), WaitKind::Send);
-        assert_eq!(meaning(libc::SYS_fdatasync as i32, Names::File), (File, "fdatasync".into()));
-        assert_eq!(meaning(-1, Names::Nothing), (Memory, String::new()));
-        assert_eq!(meaning(100_000, Names::Nothing), (WaitKind::Other, "system call 100000".into()));
+        assert_eq!(of(libc::SYS_read, DescriptorKind::Served), Requests);
+        assert_eq!(of(libc::SYS_recvfrom, DescriptorKind::Socket), Backend);
+        assert_eq!(of(libc::SYS_read, DescriptorKind::Source), Input);
+        assert_eq!(of(libc::SYS_write, DescriptorKind::Pipe), WaitKind::Pipe);
+        assert_eq!(of(libc::SYS_sendto, DescriptorKind::Served), WaitKind::Send);
+        assert_eq!(meaning(libc::SYS_fdatasync as i32, DescriptorKind::File), (File, "fdatasync".into()));
+        assert_eq!(meaning(-1, DescriptorKind::Nothing), (Memory, String::new()));
+        assert_eq!(meaning(100_000, DescriptorKind::Nothing), (WaitKind::Other, "system call 100000".into()));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Reads a window's counts from the programs' maps and gives them names.
 
-use super::calls::{Names as Descriptor, meaning};
+use super::calls::{DescriptorKind, meaning};
 use crate::bpf::types::account::{CpuClock, Gate, Outgoing, Place, Sums, Use, WaitSample, WaitStack as StackRecord};
 use crate::bpf::{self, Refusal};
 use crate::outgoing::{is_of_system, name_of};
 use crate::processes::{ProcessTable, living_thread};
-use crate::profile::names::Names;
+use crate::profile::names::SymbolNames;
 use crate::profile::sampler::{frames, stacks};
 use libbpf_rs::Object;
 use record::PlainText;
@@ -55,7 +55,7 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
     let mut outgoing: Vec<(u64, Outgoing)> = bpf::entries(object, "outgoing")?;
     outgoing.retain(|(_, one)| one.window == gate.window);
     let mut naming = Naming {
-        names: Names::new(Some(object)),
+        names: SymbolNames::new(Some(object)),
         table,
         files: HashMap::new(),
         stacks: stacks(object, "wait_stacks", |stack: &StackRecord| frames(stack.count, &stack.frames))?,
@@ -68,7 +68,7 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
     for (sample, used) in &samples {
         naming.samples.entry(key_of(&sample.place)).or_default().push((*sample, *used));
     }
-    naming.learn(&samples);
+    naming.look_up_stacks(&samples);
     naming.decide_futexes(&places, &samples);
     let mut account = Account {
         window_ns: gate.closes_ns.saturating_sub(gate.opened_ns),
@@ -91,11 +91,17 @@ fn key_of(place: &Place) -> Key {
     bpf::types::bytes_of(place).to_vec()
 }
 
+#[derive(PartialEq, Eq, Hash)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
 struct Naming<'s> {
-    names: Names<'s>,
+    names: SymbolNames<'s>,
     table: &'s ProcessTable,
-    /// Paths of a process's open files, by device and inode; read once.
-    files: HashMap<u32, HashMap<(u64, u64), String>>,
+    /// Paths of a process's open files; read once.
+    files: HashMap<u32, HashMap<FileId, String>>,
     stacks: HashMap<u64, Vec<u64>>,
     go: HashSet<u32>,
     samples: HashMap<Key, Vec<(WaitSample, Use)>>,
@@ -120,7 +126,7 @@ struct Futex {
 
 impl Naming<'_> {
     /// Looks up the names of all sampled user stacks, while the processes live.
-    fn learn(&mut self, samples: &[(WaitSample, Use)]) {
+    fn look_up_stacks(&mut self, samples: &[(WaitSample, Use)]) {
         let mut of_process: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
         for (sample, _) in samples {
             let stacks = of_process.entry(sample.place.tgid).or_default();
@@ -169,8 +175,8 @@ impl Naming<'_> {
 
     fn file(&mut self, place: &Place) -> String {
         let files = self.files.entry(place.tgid).or_insert_with(|| open_files(place.tgid));
-        let device = device_number(place.device);
-        files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
+        let id = FileId { device: device_number(place.device), inode: place.object[0] };
+        files.get(&id).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
     /// Decides for each futex whether its threads wait for a lock, wait for work, or sleep.
@@ -268,14 +274,14 @@ impl Naming<'_> {
     /// The event that a thread waits for, the call and the object.
     fn wait(&mut self, place: &Place) -> (WaitKind, String, String) {
         let descriptor = match place.file_type {
-            0 if place.object[0] != 0 => Descriptor::Source,
-            0 => Descriptor::Nothing,
-            0x1 => Descriptor::Pipe,
-            0x2 => Descriptor::Source,
-            BY_TIMER | BY_THREAD => Descriptor::Nothing,
-            0xc if place.device & SERVED != 0 => Descriptor::Served,
-            0xc => Descriptor::Socket,
-            _ => Descriptor::File,
+            0 if place.object[0] != 0 => DescriptorKind::Source,
+            0 => DescriptorKind::Nothing,
+            0x1 => DescriptorKind::Pipe,
+            0x2 => DescriptorKind::Source,
+            BY_TIMER | BY_THREAD => DescriptorKind::Nothing,
+            0xc if place.device & SERVED != 0 => DescriptorKind::Served,
+            0xc => DescriptorKind::Socket,
+            _ => DescriptorKind::File,
         };
         let (mut kind, call) = meaning(place.call, descriptor);
         if let Some(decided) = futex_of(place).and_then(|futex| self.futexes.get(&futex)) {
@@ -289,13 +295,15 @@ impl Naming<'_> {
             return (WaitKind::Lock, call, ADDRESS_SPACE.into());
         }
         let object = match (kind, descriptor) {
-            (WaitKind::Lock | WaitKind::Work, Descriptor::Nothing | Descriptor::Source) if place.object[0] != 0 => {
+            (WaitKind::Lock | WaitKind::Work, DescriptorKind::Nothing | DescriptorKind::Source)
+                if place.object[0] != 0 =>
+            {
                 format!("{:#x}", place.object[0])
             }
             (WaitKind::Sleep, _) if futex_of(place).is_some() => "until a time".into(),
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
-            (_, Descriptor::File) => self.file(place),
-            (WaitKind::Backend | WaitKind::Pipe, Descriptor::Socket) => {
+            (_, DescriptorKind::File) => self.file(place),
+            (WaitKind::Backend | WaitKind::Pipe, DescriptorKind::Socket) => {
                 other_end.unwrap_or_else(|| "a Unix socket".into())
             }
             _ => String::new(),
@@ -348,7 +356,7 @@ fn device_number(device: u32) -> u64 {
     libc::makedev(major, minor)
 }
 
-fn open_files(pid: u32) -> HashMap<(u64, u64), String> {
+fn open_files(pid: u32) -> HashMap<FileId, String> {
     let mut files = HashMap::new();
     let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", living_thread(pid))) else { return files };
     for entry in folder.flatten().take(MAX_DESCRIPTORS) {
@@ -356,7 +364,7 @@ fn open_files(pid: u32) -> HashMap<(u64, u64), String> {
         if path.is_absolute()
             && let Ok(file) = std::fs::metadata(entry.path())
         {
-            files.insert((file.dev(), file.ino()), path.to_string_lossy().into_owned());
+            files.insert(FileId { device: file.dev(), inode: file.ino() }, path.to_string_lossy().into_owned());
         }
     }
     files

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// An array map of `len` values with BPF_F_MMAPABLE. The kernel writes it concurrently: each number is consistent,
 /// but two numbers may be from different moments.
 #[derive(Debug)]
-pub struct Mapped<T> {
+pub struct MappedArray<T> {
     start: NonNull<T>,
     bytes: usize,
     len: usize,
@@ -17,9 +17,9 @@ pub struct Mapped<T> {
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; all access is by volatile copies.
-unsafe impl<T: Shared> Send for Mapped<T> {}
+unsafe impl<T: Shared> Send for MappedArray<T> {}
 
-impl<T: Shared> Mapped<T> {
+impl<T: Shared> MappedArray<T> {
     /// Maps a map of `len` values. `T` must be as large as the map's value, which array maps round up to 8 bytes.
     pub fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
@@ -32,7 +32,7 @@ impl<T: Shared> Mapped<T> {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("a map was mapped at address 0"))?;
-        Ok(Mapped { start, bytes, len, values: PhantomData })
+        Ok(MappedArray { start, bytes, len, values: PhantomData })
     }
 
     /// The number of values.
@@ -66,7 +66,7 @@ impl<T: Shared> Mapped<T> {
     }
 }
 
-impl<T> Drop for Mapped<T> {
+impl<T> Drop for MappedArray<T> {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `new` mapped; no value borrows from it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };

@@ -5,7 +5,7 @@ mod mapped;
 pub mod members;
 pub mod types;
 
-pub use mapped::Mapped;
+pub use mapped::MappedArray;
 pub use types::Shared;
 
 use libbpf_rs::{
@@ -171,7 +171,7 @@ pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
 }
 
 /// Maps a map of `len` values; 0 = all of them.
-pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, Refusal> {
+pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<MappedArray<T>, Refusal> {
     use std::os::fd::AsFd;
     record::fault::step().map_err(Error::from)?;
     let map = map(object, name)?;
@@ -179,7 +179,7 @@ pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapp
         return Err(Refusal::missing(name));
     }
     let len = if len == 0 { map.max_entries() as usize } else { len };
-    Mapped::new(map.as_fd(), len).map_err(|error| Error::from(error).into())
+    MappedArray::new(map.as_fd(), len).map_err(|error| Error::from(error).into())
 }
 
 pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Refusal> {

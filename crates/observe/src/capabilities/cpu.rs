@@ -3,7 +3,7 @@ use crate::proc_text::parse_machine_stat;
 
 pub fn cpus() -> Capability {
     let allowed = record::machine::allowed_cpus();
-    Capability::of(
+    Capability::new(
         "two CPUs",
         allowed.len() >= 2,
         format!("{} of {} may be used", allowed.len(), record::machine::online_cpus()),
@@ -30,7 +30,7 @@ pub fn governor() -> Capability {
     let name = "steady clock frequency";
     match line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         None => Capability::there(name, "not controlled from here (usual in a virtual machine)"),
-        Some(governor) => Capability::of(
+        Some(governor) => Capability::new(
             name,
             governor == "performance",
             format!("governor {governor}"),
@@ -43,7 +43,7 @@ pub fn clock_source() -> Capability {
     let name = "fast clock";
     match line("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
         None => Capability::there(name, "this kernel does not report its clock source"),
-        Some(source) => Capability::of(
+        Some(source) => Capability::new(
             name,
             matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"),
             source,
@@ -79,7 +79,7 @@ pub fn hardware_counters() -> Capability {
     let name = "hardware counters";
     let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, \
                          or one whose hypervisor passes the PMU on";
-    let Err(error) = crate::profile::events::Event::of_this_thread() else {
+    let Err(error) = crate::profile::events::PerfEvent::of_this_thread() else {
         return Capability::there(name, "cycles can be counted");
     };
     match error.raw_os_error() {

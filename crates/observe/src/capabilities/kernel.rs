@@ -6,7 +6,7 @@ use std::fs;
 
 pub fn thread_accounts() -> Capability {
     let account = fs::read("/proc/thread-self/schedstat").ok().and_then(|text| parse_thread_account(&text));
-    Capability::of(
+    Capability::new(
         "accounts of threads",
         account.is_some_and(|account| account.run_ns > 0),
         match account {
@@ -53,7 +53,7 @@ pub fn control_groups() -> Capability {
 
 pub fn btf() -> Capability {
     let there = fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false);
-    Capability::of(
+    Capability::new(
         "BTF",
         there,
         if there { "the kernel describes its own types" } else { "no /sys/kernel/btf/vmlinux" },

@@ -22,7 +22,7 @@ pub fn port_range() -> Capability {
         [low, high] if high >= low => high - low + 1,
         _ => 0,
     };
-    Capability::of(
+    Capability::new(
         name,
         count >= 28_000,
         format!("{count} ({range})"),
@@ -32,7 +32,7 @@ pub fn port_range() -> Capability {
 
 pub fn accept_queue() -> Capability {
     let limit = line("/proc/sys/net/core/somaxconn").and_then(|text| text.parse::<u64>().ok());
-    Capability::of(
+    Capability::new(
         "accept queue",
         limit.is_some_and(|limit| limit >= 4096),
         limit.map_or("net.core.somaxconn cannot be read".into(), |limit| format!("net.core.somaxconn = {limit}")),
@@ -43,7 +43,7 @@ pub fn accept_queue() -> Capability {
 pub fn descriptors() -> Capability {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let hard = limit.maximum;
-    Capability::of(
+    Capability::new(
         "open descriptors",
         hard.is_none_or(|hard| hard >= 16_384),
         hard.map_or("no limit".into(), |hard| format!("up to {hard} connections per process")),

@@ -5,14 +5,14 @@
 //! receive path runs in the server's own send. It is the *peer's* work, though the scheduler charges the server for
 //! it. Both sums are kept: the first describes the server, and the second can be compared with the scheduler.
 
-use super::names::Names;
-use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
-use record::layers::{Layer, Role, Row, Rule};
+use super::names::SymbolNames;
+use super::samples::{BLOCKS, PacketReceiver, RawSamples, SampleKey, TGID_IDLE, TGID_OTHERS};
+use record::layers::{Layer, LayerRule, Role, Row};
 use record::profile::{Coverage, Frame, Mode, Ran};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum StackOwner {
     Server,
     /// The other end, on this machine.
     Peer,
@@ -21,8 +21,8 @@ pub enum Owner {
 }
 
 #[derive(Debug, Clone)]
-pub struct Stack {
-    pub owner: Owner,
+pub struct AttributedStack {
+    pub owner: StackOwner,
     pub ran: Ran,
     /// The layer; `None` if no function of the stack determines one.
     pub row: Option<Row>,
@@ -36,14 +36,23 @@ pub struct Stack {
     pub blocks: [u64; BLOCKS as usize],
 }
 
-pub fn of_server(stacks: &[Stack], event: u8) -> impl Iterator<Item = &Stack> {
-    stacks.iter().filter(move |stack| stack.event == event && stack.owner == Owner::Server)
+pub fn of_server(stacks: &[AttributedStack], event: u8) -> impl Iterator<Item = &AttributedStack> {
+    stacks.iter().filter(move |stack| stack.event == event && stack.owner == StackOwner::Server)
 }
 
-impl Stack {
-    fn new(key: &SampleKey, owner: Owner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> Stack {
+impl AttributedStack {
+    fn new(key: &SampleKey, owner: StackOwner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> AttributedStack {
         let ran = ran_in(key);
-        Stack { owner, ran, row, mode, frames, event: key.event, tgid: key.tgid, blocks: [0; BLOCKS as usize] }
+        AttributedStack {
+            owner,
+            ran,
+            row,
+            mode,
+            frames,
+            event: key.event,
+            tgid: key.tgid,
+            blocks: [0; BLOCKS as usize],
+        }
     }
 
     /// Number of all samples.
@@ -71,10 +80,10 @@ const SOFTIRQ: [&str; 5] =
     ["handle_softirqs", "__do_softirq", "run_ksoftirqd", "napi_threaded_poll", "run_backlog_napi"];
 
 /// Determines the owner and the row of every sample. Functions are named in processes that still live.
-pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<Stack> {
+pub fn attribute(raw: &RawSamples, names: &mut SymbolNames<'_>, rule: &LayerRule) -> Vec<AttributedStack> {
     learn_users(raw, names);
     let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
-    let mut stacks: BTreeMap<SampleKey, Stack> = BTreeMap::new();
+    let mut stacks: BTreeMap<SampleKey, AttributedStack> = BTreeMap::new();
     for (key, count) in &raw.samples {
         let block = usize::from(key.block).min(BLOCKS as usize - 1);
         let stack = stacks.entry(SampleKey { block: 0, ..*key }).or_insert_with(|| {
@@ -88,14 +97,14 @@ pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<St
                     classify(frames.unwrap_or_default(), rule)
                 })
                 .clone();
-            Stack::new(key, owner_of(key, is_network, row.as_ref()), row, mode, frames)
+            AttributedStack::new(key, owner_of(key, is_network, row.as_ref()), row, mode, frames)
         });
         stack.blocks[block] += count;
     }
     stacks.into_values().collect()
 }
 
-fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
+fn learn_users(raw: &RawSamples, names: &mut SymbolNames<'_>) {
     let mut by_process: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
     for (key, _) in raw.samples.iter().filter(|(key, _)| key.user_stack != 0) {
         by_process.entry(raw.named_by(key)).or_default().insert(key.user_stack);
@@ -106,11 +115,11 @@ fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
     }
 }
 
-fn user_stack(raw: &RawSamples, names: &Names<'_>, key: &SampleKey) -> Stack {
+fn user_stack(raw: &RawSamples, names: &SymbolNames<'_>, key: &SampleKey) -> AttributedStack {
     let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(raw.named_by(key), stack));
-    let owner = if key.tgid == TGID_OTHERS { Owner::Others } else { Owner::Server };
+    let owner = if key.tgid == TGID_OTHERS { StackOwner::Others } else { StackOwner::Server };
     let row = Row { layer: Layer::User, part: String::new() };
-    Stack::new(key, owner, Some(row), Mode::User, frames.unwrap_or_default())
+    AttributedStack::new(key, owner, Some(row), Mode::User, frames.unwrap_or_default())
 }
 
 fn ran_in(key: &SampleKey) -> Ran {
@@ -121,19 +130,19 @@ fn ran_in(key: &SampleKey) -> Ran {
     }
 }
 
-fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> Owner {
+fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> StackOwner {
     match (is_network, key.side, ran_in(key)) {
-        (true, Side::Server, _) => Owner::Server,
-        (true, Side::Peer, _) => Owner::Peer,
-        (true, Side::Nobody, _) => Owner::Others,
-        (false, _, Ran::Server) => Owner::Server,
-        (false, _, Ran::Idle) if row.is_none_or(|row| row.layer == Layer::Idle) => Owner::Idle,
-        (false, ..) => Owner::Others,
+        (true, PacketReceiver::Server, _) => StackOwner::Server,
+        (true, PacketReceiver::Peer, _) => StackOwner::Peer,
+        (true, PacketReceiver::Nobody, _) => StackOwner::Others,
+        (false, _, Ran::Server) => StackOwner::Server,
+        (false, _, Ran::Idle) if row.is_none_or(|row| row.layer == Layer::Idle) => StackOwner::Idle,
+        (false, ..) => StackOwner::Others,
     }
 }
 
 /// The row of a kernel stack, its mode, and whether the current packet determines the owner.
-fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
+fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
     let charged = without_slow_down(&frames);
     let row = rule.row_of(charged.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
     let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
@@ -184,7 +193,7 @@ fn is_interrupt(function: &str) -> bool {
 }
 
 /// Checks the rule against the samples.
-pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s Stack>, rule: &Rule) -> Coverage {
+pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s AttributedStack>, rule: &LayerRule) -> Coverage {
     let mut coverage = Coverage::default();
     let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
     for stack in stacks.into_iter().filter(|stack| stack.mode != Mode::User) {
@@ -210,7 +219,7 @@ mod tests {
     fn layer_of(functions: &[&str]) -> Option<Layer> {
         let frame =
             |function: &&str| Frame { function: record::PlainText::from(*function), module: None, is_kernel: true };
-        let (_, row, ..) = classify(functions.iter().map(frame).collect(), Rule::built_in());
+        let (_, row, ..) = classify(functions.iter().map(frame).collect(), LayerRule::built_in());
         row.map(|row| row.layer)
     }
 

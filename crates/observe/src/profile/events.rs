@@ -63,16 +63,16 @@ struct Attributes {
 
 /// An event on one CPU, stopped until a program is attached.
 #[derive(Debug)]
-pub struct Event(OwnedFd);
+pub struct PerfEvent(OwnedFd);
 
-impl Event {
+impl PerfEvent {
     /// Opens the event for all code on `cpu`.
-    pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
+    pub fn open(kind: EventKind, cpu: usize) -> io::Result<PerfEvent> {
         record::fault::step()?;
         const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
         let (sample_period, read_format) = (kind.period, TIMES);
         let (config, flags) = (kind.config, DISABLED);
-        Self::of(
+        Self::with_attributes(
             Attributes { kind: kind.kind, config, sample_period, read_format, flags, ..Attributes::default() },
             -1,
             cpu as libc::c_int,
@@ -80,13 +80,13 @@ impl Event {
     }
 
     /// Opens a counter of this thread's CPU cycles in user mode, which any CPU with counters allows.
-    pub fn of_this_thread() -> io::Result<Event> {
+    pub fn of_this_thread() -> io::Result<PerfEvent> {
         let (exclude_kernel, exclude_hypervisor) = (1 << 5, 1 << 6);
         let flags = DISABLED | exclude_kernel | exclude_hypervisor;
-        Self::of(Attributes { kind: HARDWARE, flags, ..Attributes::default() }, 0, -1)
+        Self::with_attributes(Attributes { kind: HARDWARE, flags, ..Attributes::default() }, 0, -1)
     }
 
-    fn of(attributes: Attributes, pid: libc::pid_t, cpu: libc::c_int) -> io::Result<Event> {
+    fn with_attributes(attributes: Attributes, pid: libc::pid_t, cpu: libc::c_int) -> io::Result<PerfEvent> {
         let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
         const CLOSE_ON_EXEC: u64 = 8;
         // SAFETY: `attributes` is a complete perf_event_attr of the size it states and outlives the call.
@@ -95,7 +95,7 @@ impl Event {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Event(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+        Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
     /// Number of events so far, and the share of the time in which the counter was used for this event.

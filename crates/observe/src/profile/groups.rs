@@ -10,12 +10,12 @@ const MAX_PATTERNS: usize = 256;
 /// A name, or a pattern with `*` (any characters), for kernel functions; with the prefix `user:` for functions of the
 /// server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
+pub struct FunctionPattern {
     glob: String,
     is_user: bool,
 }
 
-impl Pattern {
+impl FunctionPattern {
     /// Whether a function matches, with or without the compiler's suffixes (`.isra.0`).
     pub fn matches(&self, function: &str, is_user: bool) -> bool {
         let plain = function.split('.').next().unwrap_or(function);
@@ -28,7 +28,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for FunctionPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", if self.is_user { "user:" } else { "" }, self.glob)
     }
@@ -40,7 +40,7 @@ pub struct FunctionGroup {
     /// Its name.
     pub name: String,
     /// Its patterns.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<FunctionPattern>,
 }
 
 impl FunctionGroup {
@@ -64,16 +64,17 @@ impl FromStr for FunctionGroup {
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(wrong());
         }
-        let patterns: Vec<Pattern> = patterns
+        let patterns: Vec<FunctionPattern> = patterns
             .split(',')
             .take(MAX_PATTERNS + 1)
             .map(|pattern| {
                 let pattern = pattern.trim();
                 let (glob, is_user) = pattern.strip_prefix("user:").map_or((pattern, false), |glob| (glob, true));
-                Pattern { glob: glob.to_string(), is_user }
+                FunctionPattern { glob: glob.to_string(), is_user }
             })
             .collect();
-        let is_wrong = |pattern: &Pattern| pattern.glob.is_empty() || pattern.glob.chars().any(char::is_control);
+        let is_wrong =
+            |pattern: &FunctionPattern| pattern.glob.is_empty() || pattern.glob.chars().any(char::is_control);
         if patterns.len() > MAX_PATTERNS || patterns.iter().any(is_wrong) {
             return Err(wrong());
         }

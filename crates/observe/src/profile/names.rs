@@ -19,17 +19,17 @@ const MAX_NAME_CHARS: usize = 200;
 const NAMED_AT_ONCE: usize = 64;
 
 /// Names of addresses, each looked up once.
-pub struct Names<'o> {
+pub struct SymbolNames<'o> {
     object: Option<&'o Object>,
     kernel: HashMap<u64, Frame>,
     user: HashMap<(u32, u64), Option<Frame>>,
     symbolizer: Symbolizer,
 }
 
-impl<'o> Names<'o> {
+impl<'o> SymbolNames<'o> {
     /// Uses the program of `bpf/names.h` in `object`; without one, functions of the kernel stay unknown.
     pub fn new(object: Option<&'o Object>) -> Self {
-        Names { object, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
+        SymbolNames { object, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
 
     /// Names a kernel stack, innermost first.
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_caller_whose_call_never_returns_keeps_its_name() {
         assert_eq!(first(1) + second(1), 5);
-        let mut names = Names::new(None);
+        let mut names = SymbolNames::new(None);
         // The return address is within `second`, and just before it.
         let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
         let own = std::process::id();

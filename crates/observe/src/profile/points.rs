@@ -24,7 +24,7 @@ impl PointSampling {
 
 /// The layers of one window.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct LayersSeen {
+pub struct WindowLayers {
     /// CPU time by layer, or the reason why it is unknown.
     pub figures: Figures,
     /// The most expensive functions.
@@ -68,8 +68,8 @@ impl PointSampler {
     }
 
     /// The result of the last window, in which `requests` were completed; returned once.
-    pub fn seen(&mut self, requests: u64) -> Option<LayersSeen> {
-        let mut layers = LayersSeen::default();
+    pub fn window_layers(&mut self, requests: u64) -> Option<WindowLayers> {
+        let mut layers = WindowLayers::default();
         match self.seen.take()? {
             Ok(profile) => {
                 layers.figures = profile.point_figures(requests);

@@ -1,4 +1,4 @@
-use super::attribute::{Owner, Stack, of_server};
+use super::attribute::{AttributedStack, StackOwner, of_server};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
 use super::samples::BLOCKS;
@@ -13,24 +13,24 @@ const TOP_UNKNOWN: usize = 8;
 /// A number per tenth of the window.
 pub type Blocks = [f64; BLOCKS as usize];
 
-pub fn sums(stacks: &[Stack]) -> SampleSums {
+pub fn sums(stacks: &[AttributedStack]) -> SampleSums {
     let mut sums = SampleSums::default();
     for stack in stacks.iter().filter(|stack| stack.event == 0) {
         let count = stack.count();
         *match (stack.owner, stack.ran) {
-            (Owner::Server, Ran::Server) => &mut sums.server_in_own_process,
-            (Owner::Server, Ran::Others) => &mut sums.server_in_others,
-            (Owner::Server, Ran::Idle) => &mut sums.server_on_idle,
-            (Owner::Peer, Ran::Server) => &mut sums.peer_in_server,
+            (StackOwner::Server, Ran::Server) => &mut sums.server_in_own_process,
+            (StackOwner::Server, Ran::Others) => &mut sums.server_in_others,
+            (StackOwner::Server, Ran::Idle) => &mut sums.server_on_idle,
+            (StackOwner::Peer, Ran::Server) => &mut sums.peer_in_server,
             (_, Ran::Server) => &mut sums.others_in_server,
-            (Owner::Idle, _) => &mut sums.idle,
+            (StackOwner::Idle, _) => &mut sums.idle,
             _ => &mut sums.others,
         } += count;
     }
     sums
 }
 
-fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64, Blocks) {
+fn counted(stacks: &[AttributedStack], event: u8, wanted: impl Fn(&AttributedStack) -> bool) -> (u64, Blocks) {
     let mut blocks = [0.0; BLOCKS as usize];
     let mut samples = 0;
     for stack in of_server(stacks, event).filter(|stack| wanted(stack)) {
@@ -52,10 +52,10 @@ fn scaled(blocks: &Blocks, factor: f64) -> Blocks {
     blocks.map(|count| count * factor)
 }
 
-pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &[EventRow]) -> Vec<LayerRow> {
+pub fn layer_rows(stacks: &[AttributedStack], sample_ns: f64, by: &Denominators, events: &[EventRow]) -> Vec<LayerRow> {
     let (_, whole) = counted(stacks, 0, |_| true);
     let row = |layer: Option<Layer>, part: &str| {
-        let wanted = |stack: &Stack| match (&stack.row, layer) {
+        let wanted = |stack: &AttributedStack| match (&stack.row, layer) {
             (Some(row), Some(layer)) => row.layer == layer && (part.is_empty() || row.part == part),
             (row, layer) => row.is_none() && layer.is_none(),
         };
@@ -103,9 +103,9 @@ pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &
 }
 
 /// The functions with the most samples, without their callees.
-pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
-    type Place = (Option<Layer>, Mode);
-    let mut functions: HashMap<(&str, Option<&str>), BTreeMap<Place, u64>> = HashMap::new();
+pub fn function_rows(stacks: &[AttributedStack], sums: &SampleSums) -> Vec<FunctionRow> {
+    type LayerAndMode = (Option<Layer>, Mode);
+    let mut functions: HashMap<(&str, Option<&str>), BTreeMap<LayerAndMode, u64>> = HashMap::new();
     for stack in of_server(stacks, 0) {
         let (name, module) = stack
             .frames
@@ -140,11 +140,16 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
 }
 
 /// The user's groups, and a row for the functions outside of them.
-pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by: &Denominators) -> Vec<GroupRow> {
+pub fn group_rows(
+    stacks: &[AttributedStack],
+    groups: &[FunctionGroup],
+    sample_ns: f64,
+    by: &Denominators,
+) -> Vec<GroupRow> {
     if groups.is_empty() {
         return Vec::new();
     }
-    let group_of = |stack: &Stack| {
+    let group_of = |stack: &AttributedStack| {
         stack
             .frames
             .iter()
@@ -167,7 +172,7 @@ pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by
 }
 
 /// Innermost functions of the server's samples that belong to no layer.
-pub fn unattributed_top(stacks: &[Stack]) -> Vec<(String, u64)> {
+pub fn unattributed_top(stacks: &[AttributedStack]) -> Vec<(String, u64)> {
     let mut tops: BTreeMap<&str, u64> = BTreeMap::new();
     for stack in of_server(stacks, 0).filter(|stack| stack.row.is_none()) {
         *tops.entry(stack.frames.first().map_or("[no stack]", |leaf| &leaf.function)).or_default() += stack.count();

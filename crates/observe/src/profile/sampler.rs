@@ -2,8 +2,8 @@
 //! process.
 
 use super::error::ProfileError;
-use super::events::{self, Event, EventKind};
-use super::samples::{Interrupts, RawSamples, SampleKey, Side};
+use super::events::{self, EventKind, PerfEvent};
+use super::samples::{Interrupts, PacketReceiver, RawSamples, SampleKey};
 use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
 use crate::bpf::{self, Refusal, Shared};
@@ -36,7 +36,7 @@ pub struct EventState {
     pub kind: EventKind,
     /// Why it is missing.
     pub missing: Option<String>,
-    cpus: Vec<Event>,
+    cpus: Vec<PerfEvent>,
 }
 
 impl EventState {
@@ -50,7 +50,7 @@ impl EventState {
 }
 
 /// A loaded and attached sampler, whose gate is closed at first. Links are dropped before their object.
-pub struct Sampler {
+pub struct StackSampler {
     links: Vec<Link>,
     /// The CPU clock first, then the others in the order of the options.
     pub events: Vec<EventState>,
@@ -59,7 +59,7 @@ pub struct Sampler {
     opened_ns: Cell<u64>,
 }
 
-impl Sampler {
+impl StackSampler {
     /// Loads and attaches the programs. The CPU clock must work; other events may be missing.
     pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
         needs_hosts_process_ids()?;
@@ -69,7 +69,7 @@ impl Sampler {
             period_ns: events::cpu_clock(options.frequency_hz).period,
         };
         let object = bpf::load(bpf::PROFILE, |open| bpf::set_constants(open, ".rodata.target", &target))?;
-        let mut sampler = Sampler {
+        let mut sampler = StackSampler {
             links: Vec::new(),
             events: Vec::new(),
             object,
@@ -96,13 +96,13 @@ impl Sampler {
     /// Loads and attaches the programs for an unused port; the error tells why that is not possible.
     pub fn try_out() -> Result<(), ProfileError> {
         let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
-        Sampler::attach(&options).map(drop)
+        StackSampler::attach(&options).map(drop)
     }
 
     fn attach_event(&mut self, number: usize, kind: EventKind, cpus: &[usize]) -> Result<EventState, ProfileError> {
         let mut state = EventState { kind, missing: None, cpus: Vec::new() };
         for cpu in cpus {
-            let event = match Event::open(kind, *cpu) {
+            let event = match PerfEvent::open(kind, *cpu) {
                 Ok(event) => event,
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                     return Err(ProfileError::NotPermitted);
@@ -183,9 +183,9 @@ fn place(sample: &Sample) -> SampleKey {
         image: sample.image,
         event: sample.event,
         side: match sample.side {
-            1 => Side::Server,
-            2 => Side::Peer,
-            _ => Side::Nobody,
+            1 => PacketReceiver::Server,
+            2 => PacketReceiver::Peer,
+            _ => PacketReceiver::Nobody,
         },
         is_user: sample.is_user != 0,
         block: sample.block,
@@ -228,7 +228,7 @@ pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts)
     Ok((packets, losses, interrupts))
 }
 
-impl std::fmt::Debug for Sampler {
+impl std::fmt::Debug for StackSampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sampler").field("events", &self.events).field("members", &self.members).finish_non_exhaustive()
     }
@@ -243,15 +243,15 @@ impl From<Refusal> for ProfileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::names::Names;
+    use crate::profile::names::SymbolNames;
     use crate::profile::symbols;
     use libbpf_rs::MapCore;
 
     const GRACE_PERIODS: usize = 5000;
 
-    fn attached(test: &str) -> Option<Sampler> {
+    fn attached(test: &str) -> Option<StackSampler> {
         let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
-        match Sampler::attach(&options) {
+        match StackSampler::attach(&options) {
             Err(ProfileError::NotPermitted) => {
                 println!("SKIPPED {test}: it needs root");
                 None
@@ -295,7 +295,7 @@ mod tests {
         let Some(address) = symbols::address_of("tcp_sendmsg") else {
             return println!("SKIPPED the_kernel_names_its_own_addresses: the kernel hides them");
         };
-        let mut names = Names::new(Some(&sampler.object));
+        let mut names = SymbolNames::new(Some(&sampler.object));
         let named = names.kernel_stack(&[address, address + 1, 2]);
         let named: Vec<&str> = named.iter().map(|frame| frame.function.as_str()).collect();
         assert_eq!(named, ["tcp_sendmsg", "tcp_sendmsg", "bpf_jit_code"]);

@@ -12,7 +12,7 @@ pub const TGID_OTHERS: u32 = u32::MAX;
 
 /// The receiver of the packet that a CPU handled last in its network softirq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
+pub enum PacketReceiver {
     /// No packet of the port.
     Nobody,
     Server,
@@ -32,7 +32,7 @@ pub struct SampleKey {
     pub image: u32,
     /// Number of the perf event.
     pub event: u8,
-    pub side: Side,
+    pub side: PacketReceiver,
     pub is_user: bool,
     /// Tenth of the window.
     pub block: u8,

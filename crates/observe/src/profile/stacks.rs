@@ -1,23 +1,23 @@
 //! Converts the attributed stacks of a window to their recorded form: only the server's work, each stack once, with
 //! the samples of the clock and of the hardware events.
 
-use super::attribute::{Owner, Stack};
+use super::attribute::{AttributedStack, StackOwner};
 use record::PlainText;
 use record::layers::{Layer, Row};
 use record::profile::stacks::apportion;
 use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
 use std::collections::{BTreeMap, HashMap};
 
-type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
+type StackKey = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
 /// `command_of` names a process.
-pub fn recorded(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
+pub fn recorded(stacks: &[AttributedStack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
     let mut processes: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut counts: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
-    for stack in stacks.iter().filter(|stack| stack.owner == Owner::Server) {
+    let mut counts: BTreeMap<StackKey, Vec<u64>> = BTreeMap::new();
+    for stack in stacks.iter().filter(|stack| stack.owner == StackOwner::Server) {
         let column = match measured.iter().position(|(number, _)| *number == stack.event) {
             Some(place) => place + 1,
             None if stack.event == 0 => 0,
@@ -73,13 +73,13 @@ mod tests {
     use super::*;
     use crate::profile::samples::BLOCKS;
 
-    fn stack(owner: Owner, tgid: u32, event: u8, samples: u64, functions: &[&str]) -> Stack {
+    fn stack(owner: StackOwner, tgid: u32, event: u8, samples: u64, functions: &[&str]) -> AttributedStack {
         let mut blocks = [0; BLOCKS as usize];
         // The samples are spread over the window.
         blocks[0] = samples / 2;
         blocks[9] = samples - samples / 2;
         let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: true };
-        Stack {
+        AttributedStack {
             owner,
             ran: Ran::Server,
             row: Some(Row { layer: Layer::Tcp, part: String::new() }),
@@ -105,12 +105,12 @@ mod tests {
     fn every_sample_of_the_server_is_kept_once_with_its_event() {
         let (own, gone) = (std::process::id(), u32::MAX - 7);
         let stacks = [
-            stack(Owner::Server, own, 0, 5, &["tcp_ack", "main"]),
-            stack(Owner::Server, own, 2, 3, &["tcp_ack", "main"]),
-            stack(Owner::Server, gone, 0, 2, &["tcp_ack", "main"]),
-            stack(Owner::Server, own, 0, 1, &[]),
-            stack(Owner::Peer, own, 0, 100, &["tcp_ack", "main"]),
-            stack(Owner::Server, own, 1, 100, &["of an event that is not there"]),
+            stack(StackOwner::Server, own, 0, 5, &["tcp_ack", "main"]),
+            stack(StackOwner::Server, own, 2, 3, &["tcp_ack", "main"]),
+            stack(StackOwner::Server, gone, 0, 2, &["tcp_ack", "main"]),
+            stack(StackOwner::Server, own, 0, 1, &[]),
+            stack(StackOwner::Peer, own, 0, 100, &["tcp_ack", "main"]),
+            stack(StackOwner::Server, own, 1, 100, &["of an event that is not there"]),
         ];
         let command_of = |pid: u32| if pid == own { "worker".into() } else { "server".into() };
         let recorded =

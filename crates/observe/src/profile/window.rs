@@ -1,11 +1,11 @@
 use super::arrivals;
-use super::attribute::{Stack, attribute, coverage, of_server};
+use super::attribute::{AttributedStack, attribute, coverage, of_server};
 use super::error::ProfileError;
 use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
-use super::names::Names;
+use super::names::SymbolNames;
 use super::result::{self, Denominators};
-use super::sampler::{Sampler, SamplerOptions};
+use super::sampler::{SamplerOptions, StackSampler};
 use super::samples::{BLOCKS, Interrupts};
 use super::symbols;
 use crate::account::Accountant;
@@ -14,7 +14,7 @@ use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
 use crate::namespace::namespace_number;
 use crate::processes::ProcessTable;
-use record::layers::{Layer, Rule};
+use record::layers::{Layer, LayerRule};
 use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile, Stacks};
 use record::{Doubt, DoubtKind};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ impl ProfileOptions {
 pub struct Profiler {
     options: ProfileOptions,
     server: ServerProcess,
-    sampler: Sampler,
+    sampler: StackSampler,
     group: ServerGroup,
     table: ProcessTable,
     machine: MachineReader,
@@ -85,7 +85,7 @@ impl Profiler {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         check_patterns(&options.groups)?;
-        let sampler = Sampler::attach(&SamplerOptions {
+        let sampler = StackSampler::attach(&SamplerOptions {
             port: options.port,
             netns_inode: namespace_number(Some(server.pid)),
             frequency_hz: options.frequency_hz,
@@ -174,8 +174,8 @@ impl Profiler {
         raw.losses = raw.losses.since(&window.losses_before);
         self.sampler.forget()?;
         self.admit()?;
-        let rule = Rule::built_in();
-        let mut names = Names::new(Some(&self.sampler.object));
+        let rule = LayerRule::built_in();
+        let mut names = SymbolNames::new(Some(&self.sampler.object));
         let stacks = attribute(&raw, &mut names, rule);
         let samples = result::sums(&stacks);
         if samples.in_server() + samples.server() == 0 {
@@ -246,13 +246,13 @@ impl Profiler {
         Ok(profile)
     }
 
-    fn event_rows(&self, stacks: &[Stack], counters: &[(u64, f64)]) -> Vec<EventRow> {
+    fn event_rows(&self, stacks: &[AttributedStack], counters: &[(u64, f64)]) -> Vec<EventRow> {
         let states = self.sampler.events.iter().enumerate().skip(1);
         states
             .map(|(number, state)| EventRow {
                 event: state.kind.name.to_string(),
                 period: state.kind.period,
-                samples: of_server(stacks, number as u8).map(Stack::count).sum(),
+                samples: of_server(stacks, number as u8).map(AttributedStack::count).sum(),
                 counter_ran_ratio: counters.get(number).map_or(1.0, |(_, ran)| *ran),
                 not_measured: state.missing.clone(),
             })
@@ -318,7 +318,7 @@ fn check_patterns(groups: &[FunctionGroup]) -> Result<(), ProfileError> {
     }
 }
 
-fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<Doubt> {
+fn doubts(profile: &Profile, stacks: &[AttributedStack], groups: &[FunctionGroup]) -> Vec<Doubt> {
     let mut doubts =
         Vec::from_iter(arrivals::doubt(&profile.cpu_check, profile.samples.in_server(), profile.period_ns));
     if profile.packets.total() == 0 {
@@ -364,7 +364,7 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
         doubts.push(DoubtKind::NotWatched.note(what, "use a machine whose hardware counters are visible"));
     }
     for group in groups {
-        let is_seen = |pattern: &super::groups::Pattern| {
+        let is_seen = |pattern: &super::groups::FunctionPattern| {
             stacks
                 .iter()
                 .flat_map(|stack| &stack.frames)

@@ -26,9 +26,12 @@ pub struct UnixSocket<'a> {
     pub file: Option<SocketFile>,
 }
 
-/// A socket's file by inode and device, independent of path and network namespace.
+/// A socket's file, independent of path and network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SocketFile(u32, u32);
+pub struct SocketFile {
+    inode: u32,
+    device: u32,
+}
 
 impl DiagSocket {
     /// Calls `each` with every Unix socket of the namespace that is connected or listens (unix_diag, a kernel
@@ -69,6 +72,6 @@ fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
         name: attribute(attributes, NAME).unwrap_or_default(),
         file: attribute(attributes, FILE)
             .filter(|file| file.len() >= 8)
-            .map(|file| SocketFile(u32_at(file, 0), u32_at(file, 4))),
+            .map(|file| SocketFile { inode: u32_at(file, 0), device: u32_at(file, 4) }),
     })
 }

@@ -89,12 +89,12 @@ impl ActivePack {
 
     fn function_ns(&self, places: &[&PackPlace]) -> f64 {
         let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
-        self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
+        self.costs.per_call_ns(places.iter().any(|place| place.is_stepped), at(false), at(true))
     }
 
     /// Adds a window: the (cumulative) measurements of the functions, and the (new) ones of reads and sends for the
     /// same requests.
-    pub fn held(
+    pub fn add_window(
         &mut self,
         now_ns: u64,
         opened_ns: u64,
@@ -168,10 +168,10 @@ mod tests {
         // 8 us of probes on a request of 10 us for a tenth of a second: 0.5 % of the time corresponds to 16 s.
         pack.adapt(7, 10_000.0, 0.01);
         assert_eq!(pack.next_ns, Some(7));
-        pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());
+        pack.add_window(100, 50, std::iter::empty(), &[], &SizeClasses::default());
         assert_eq!(pack.next_ns, Some(100 + 16_000_000_000));
         pack.adapt(7, 10_000_000.0, 0.01);
-        pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());
+        pack.add_window(100, 50, std::iter::empty(), &[], &SizeClasses::default());
         assert_eq!(pack.next_ns, Some(100 + SHORTEST_PERIOD.as_nanos() as u64));
         assert_eq!(pack.totals(4, 6).request_ns, 8_000.0);
         assert!((pack.cost_ns(6) - 16_000.0).abs() < 1e-6);

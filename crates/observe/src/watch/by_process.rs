@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub const LISTED: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Work {
+pub struct ProcessWork {
     /// Threads that have read a request.
     pub threads: u64,
     /// CPU time of these threads since each of them first read a request.
@@ -23,8 +23,8 @@ pub struct Work {
     cpu_ns: [i64; PHASES],
 }
 
-impl Work {
-    fn add(&mut self, other: &Work) {
+impl ProcessWork {
+    fn add(&mut self, other: &ProcessWork) {
         self.threads += other.threads;
         self.charged_ns += other.charged_ns;
         self.counts.requests += other.counts.requests;
@@ -53,13 +53,13 @@ const REST: Process = Process { pid: 0, start_ticks: 0 };
 
 /// Work by process, with threads whose records were overwritten under [`REST`]. Also returns the CPU time that
 /// threads spent between connections.
-pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<Process, Work>, i64) {
-    let mut by_process: BTreeMap<Process, Work> = BTreeMap::new();
+pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<Process, ProcessWork>, i64) {
+    let mut by_process: BTreeMap<Process, ProcessWork> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
     for thread in threads.filter(|thread| thread.tgid != 0) {
         between_ns += thread.other_cpu_ns;
         let process = Process { pid: thread.tgid, start_ticks: thread.process_start_ticks };
-        by_process.entry(process).or_default().add(&Work {
+        by_process.entry(process).or_default().add(&ProcessWork {
             threads: u64::from(thread.requests > 0),
             charged_ns: thread.charged_ns,
             counts: ProcessCounts {
@@ -75,7 +75,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     }
     by_process.insert(
         REST,
-        Work {
+        ProcessWork {
             threads: 0,
             charged_ns: 0,
             counts: ProcessCounts {
@@ -95,7 +95,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
 /// The rows by CPU time, then requests; the last row is the remainder. `work`: `None` if requests are not counted.
 /// `group_ns` and `all`: the sums of all rows.
 pub fn rows(
-    work: Option<&BTreeMap<Process, Work>>,
+    work: Option<&BTreeMap<Process, ProcessWork>>,
     scheduler: &[ProcessCpu],
     group_ns: u64,
     all: &ClassTotals,
@@ -130,7 +130,7 @@ pub fn rows(
 fn others(
     listed: &[ProcessTotals],
     rest: &[Process],
-    work: Option<&BTreeMap<Process, Work>>,
+    work: Option<&BTreeMap<Process, ProcessWork>>,
     group_ns: u64,
     all: &ClassTotals,
 ) -> Option<ProcessTotals> {

@@ -6,7 +6,7 @@
 //! result is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
 
 use super::error::WatchError;
-use super::programs::Programs;
+use super::programs::WatchPrograms;
 use crate::cpu_clock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -35,9 +35,9 @@ pub struct EventCosts {
 }
 
 /// Measures the costs. Takes about 100 ms, a few times that on a busy machine.
-pub fn measure(programs: &mut Programs) -> Result<EventCosts, WatchError> {
+pub fn measure(programs: &mut WatchPrograms) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
-    let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
+    let (mut own, mut other) = (SocketPair::connect().map_err(io)?, SocketPair::connect().map_err(io)?);
     programs.watch(own.port, 0);
     let (mut counting, mut timing) = (Vec::new(), Vec::new());
     let (mut away, mut away_in_window) = (Vec::new(), Vec::new());
@@ -70,13 +70,13 @@ pub fn measure(programs: &mut Programs) -> Result<EventCosts, WatchError> {
     })
 }
 
-struct Pair {
+struct SocketPair {
     client: TcpStream,
     server: TcpStream,
     port: u16,
 }
 
-impl Pair {
+impl SocketPair {
     fn connect() -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
@@ -84,7 +84,7 @@ impl Pair {
         let (server, _) = listener.accept()?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        Ok(Pair { client, server, port })
+        Ok(SocketPair { client, server, port })
     }
 
     fn exchanges(&mut self) -> std::io::Result<f64> {

@@ -80,7 +80,7 @@ impl SizeClasses {
     }
 
     /// The class of a response size.
-    pub fn of(&self, bytes: u64) -> usize {
+    pub fn index_of(&self, bytes: u64) -> usize {
         self.0.iter().position(|class| class.below_bytes.is_none_or(|below| bytes < below)).unwrap_or(0)
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let classes = SizeClasses::default();
         let names: Vec<&str> = [7_500, 13_280, 179_000, 2_304_000]
             .into_iter()
-            .map(|bytes| classes.0[classes.of(bytes)].name.as_str())
+            .map(|bytes| classes.0[classes.index_of(bytes)].name.as_str())
             .collect();
         assert_eq!(names, ["<10.0 KiB", "<50.0 KiB", "<640 KiB", ">=640 KiB"], "a size says nothing of the content");
     }
@@ -125,6 +125,9 @@ mod tests {
         assert!(SizeClasses::parse("tall").is_err());
         assert_eq!(SizeClasses::parse("").unwrap().count(), 1);
         let classes = SizeClasses::parse("1KiB, 1MiB").unwrap();
-        assert_eq!((classes.of(0), classes.of(1023), classes.of(1024), classes.of(u64::MAX)), (0, 0, 1, 2));
+        assert_eq!(
+            (classes.index_of(0), classes.index_of(1023), classes.index_of(1024), classes.index_of(u64::MAX)),
+            (0, 0, 1, 2)
+        );
     }
 }

@@ -16,7 +16,7 @@ const TELLING_CPU_NS: u64 = 10_000_000;
 const TELLING_NS: u64 = 50_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Account {
+pub struct CostAccount {
     pub at_ns: u64,
     pub server_ns: u64,
     pub counted_ns: u64,
@@ -26,7 +26,7 @@ pub struct Account {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum DutyAction {
     Begin,
     /// Count no further request, but follow those that began.
     Shut,
@@ -36,8 +36,8 @@ pub enum Act {
 #[derive(Debug)]
 pub struct Duty {
     is_in_windows: bool,
-    next: Option<(Act, u64)>,
-    last: Account,
+    next: Option<(DutyAction, u64)>,
+    last: CostAccount,
     /// CPU time available for counting, its growth per nanosecond, and a window's cost per nanosecond.
     credit_ns: f64,
     gain: f64,
@@ -48,7 +48,7 @@ pub struct Duty {
 
 impl Duty {
     /// Counts everything until the cost is known.
-    pub fn new(now: Account) -> Self {
+    pub fn new(now: CostAccount) -> Self {
         Duty { is_in_windows: false, next: None, last: now, credit_ns: 0.0, gain: 0.0, cost: 0.0, phase: 0.0 }
     }
 
@@ -57,7 +57,7 @@ impl Duty {
     }
 
     /// Adds the costs so far. `limit`: a share of the server's CPU time. Returns an action to take at once.
-    pub fn account(&mut self, now: Account, limit: f64) -> Option<Act> {
+    pub fn account(&mut self, now: CostAccount, limit: f64) -> Option<DutyAction> {
         let aim = AIM * limit;
         self.credit_ns = aim * now.server_ns as f64 - now.added_ns;
         let counted_ns = now.counted_ns.saturating_sub(self.last.counted_ns);
@@ -74,35 +74,35 @@ impl Duty {
         match self.is_in_windows {
             false if self.cost > self.gain => {
                 self.is_in_windows = true;
-                self.next = Some((Act::End, now.at_ns + DRAIN.as_nanos() as u64));
-                Some(Act::Shut)
+                self.next = Some((DutyAction::End, now.at_ns + DRAIN.as_nanos() as u64));
+                Some(DutyAction::Shut)
             }
             true if self.cost < AMPLE * self.gain && self.credit_ns > 0.0 => {
                 self.is_in_windows = false;
-                let is_counting = self.next.is_some_and(|(act, _)| act == Act::Shut);
+                let is_counting = self.next.is_some_and(|(act, _)| act == DutyAction::Shut);
                 self.next = None;
-                (!is_counting).then_some(Act::Begin)
+                (!is_counting).then_some(DutyAction::Begin)
             }
             _ => None,
         }
     }
 
     /// The action that is due at `now_ns`, or the time of the next call; used only in windows.
-    pub fn step(&mut self, now_ns: u64) -> Result<Act, Option<u64>> {
+    pub fn step(&mut self, now_ns: u64) -> Result<DutyAction, Option<u64>> {
         if !self.is_in_windows {
             return Err(None);
         }
-        let opens = || self.opens_ns().map(|opens_ns| (Act::Begin, opens_ns));
+        let opens = || self.opens_ns().map(|opens_ns| (DutyAction::Begin, opens_ns));
         let (act, due_ns) = self.next.or_else(opens).ok_or(None)?;
         if now_ns < due_ns {
             return Err(Some(due_ns));
         }
         self.next = match act {
-            Act::Begin => Some((Act::Shut, now_ns + WINDOW.as_nanos() as u64)),
-            Act::Shut => Some((Act::End, now_ns + DRAIN.as_nanos() as u64)),
-            Act::End => None,
+            DutyAction::Begin => Some((DutyAction::Shut, now_ns + WINDOW.as_nanos() as u64)),
+            DutyAction::Shut => Some((DutyAction::End, now_ns + DRAIN.as_nanos() as u64)),
+            DutyAction::End => None,
         };
-        if act == Act::Begin {
+        if act == DutyAction::Begin {
             // Multiples of the golden ratio are spread evenly.
             self.phase = (self.phase + 0.618_034).fract();
         }
@@ -127,14 +127,14 @@ mod tests {
     /// Simulates a server that uses one CPU, where counting costs `cost` of the time. Returns the counted part and
     /// the added share in the second half of `seconds`.
     fn run(cost: impl Fn(u64) -> f64, seconds: u64) -> (f64, f64) {
-        let mut duty = Duty::new(Account::default());
-        let mut account = Account::default();
-        let (mut is_counting, mut half) = (true, Account::default());
+        let mut duty = Duty::new(CostAccount::default());
+        let mut account = CostAccount::default();
+        let (mut is_counting, mut half) = (true, CostAccount::default());
         for tick in 1..=seconds * 100 {
             let now_ns = tick * S / 100;
             let counted_ns = if is_counting { S / 100 } else { 0 };
             let counting_ns = cost(now_ns) * counted_ns as f64;
-            account = Account {
+            account = CostAccount {
                 at_ns: now_ns,
                 server_ns: now_ns,
                 counted_ns: account.counted_ns + counted_ns,
@@ -146,7 +146,8 @@ mod tests {
                 acts.extend(duty.account(account, 0.01));
             }
             acts.extend(duty.step(now_ns));
-            acts.into_iter().for_each(|act| is_counting = act == Act::Begin || is_counting && act == Act::Shut);
+            acts.into_iter()
+                .for_each(|act| is_counting = act == DutyAction::Begin || is_counting && act == DutyAction::Shut);
             if tick == seconds * 50 {
                 half = account;
             }

@@ -64,12 +64,12 @@ fn counts_of(progress: Option<RequestProgress>) -> Option<(u64, u64)> {
 }
 
 #[derive(Debug, Default)]
-pub struct Edges {
+pub struct LoadGaps {
     /// Requests that were unfinished after the longest wait; the next load does not wait for them.
     stuck: u64,
 }
 
-impl Edges {
+impl LoadGaps {
     fn waits(&self, progress: RequestProgress, waited_ns: u64, still_ns: u64) -> bool {
         progress.unfinished > self.stuck && waited_ns < MOST_NS && still_ns < STILL_NS
     }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_load_waits_for_requests_but_not_for_those_that_never_end() {
-        let mut edges = Edges::default();
+        let mut edges = LoadGaps::default();
         assert!(!edges.waits(progress(0), 0, 0) && edges.waits(progress(3), 0, 0));
         assert!(!edges.waits(progress(3), STILL_NS, STILL_NS), "nothing moves");
         assert!(!edges.waits(progress(3), MOST_NS, 0), "it moves for ever");

@@ -1,6 +1,6 @@
 use crate::group::ticks_since_boot;
 use crate::proc_text::{parse_cgroup_usage_us, parse_named_numbers};
-use crate::processes::Origin;
+use crate::processes::ProcessOrigin;
 use record::watch::system::{ControlGroupTotals, GroupIo};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,13 +19,13 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     Some(text)
 }
 
-type Counts = [u64; 4];
+type IoCounts = [u64; 4];
 
 #[derive(Debug, Clone, Copy)]
 struct ProcessIo {
     start_ticks: u64,
     parent: u32,
-    counts: Counts,
+    counts: IoCounts,
 }
 
 /// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. A process that ends passes its counts to
@@ -35,12 +35,12 @@ pub struct GroupIoReader {
     /// Processes that started later count from their start.
     since_ticks: Option<u64>,
     last: HashMap<u32, ProcessIo>,
-    sum: Counts,
+    sum: IoCounts,
 }
 
 impl GroupIoReader {
     /// Counts since the first reading; `None` if a process may not be read.
-    pub fn read(&mut self, members: &[(u32, &Origin)]) -> Option<GroupIo> {
+    pub fn read(&mut self, members: &[(u32, &ProcessOrigin)]) -> Option<GroupIo> {
         if members.is_empty() || members.len() > MOST_PROCESSES {
             return None;
         }
@@ -48,7 +48,7 @@ impl GroupIoReader {
         let mut members = members.to_vec();
         members.sort_by_key(|(pid, origin)| Reverse((origin.start_ticks, *pid)));
         let mut now = HashMap::new();
-        for (pid, &Origin { start_ticks, parent, .. }) in members {
+        for (pid, &ProcessOrigin { start_ticks, parent, .. }) in members {
             match std::fs::File::open(format!("/proc/{pid}/io")) {
                 Ok(file) => {
                     let mut text = Vec::new();
@@ -72,7 +72,7 @@ impl GroupIoReader {
         let since_ticks = *self.since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let last = std::mem::take(&mut self.last);
         let is_same = |process: &ProcessIo, other: &&ProcessIo| process.start_ticks == other.start_ticks;
-        let mut passed_on: HashMap<u32, Counts> = HashMap::new();
+        let mut passed_on: HashMap<u32, IoCounts> = HashMap::new();
         for (_, ended) in last.iter().filter(|(pid, before)| !now.get(pid).is_some_and(|io| is_same(io, before))) {
             // If the parent ended as well, its own parent has both.
             let mut ancestors = successors(Some(ended.parent), |pid| Some(last.get(pid)?.parent)).take(MAX_DEPTH);
@@ -84,7 +84,7 @@ impl GroupIoReader {
         for (pid, process) in &now {
             let before = match last.get(pid).filter(|before| is_same(process, before)) {
                 Some(before) => before.counts,
-                None if process.start_ticks >= since_ticks => Counts::default(),
+                None if process.start_ticks >= since_ticks => IoCounts::default(),
                 None => process.counts,
             };
             let passed = passed_on.get(pid).copied().unwrap_or_default();
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn reads_of_a_process_count_from_the_first_reading() {
         let mut reader = GroupIoReader::default();
-        let (own, none) = (Origin { start_ticks: 1, ..Origin::default() }, Origin::default());
+        let (own, none) = (ProcessOrigin { start_ticks: 1, ..ProcessOrigin::default() }, ProcessOrigin::default());
         assert_eq!(reader.read(&[(std::process::id(), &own)]), Some(GroupIo::default()));
         std::fs::read("/proc/self/stat").unwrap();
         let later = reader.read(&[(std::process::id(), &own)]).unwrap();

@@ -43,7 +43,7 @@ impl Intervals {
     }
 
     /// The interval of a kind.
-    pub fn of(&self, kind: SystemKind) -> Duration {
+    pub fn get(&self, kind: SystemKind) -> Duration {
         self.0[kind as usize]
     }
 
@@ -74,16 +74,16 @@ impl Intervals {
 
 /// When each kind is due.
 #[derive(Debug, Clone, Default)]
-pub struct Due([u64; KINDS]);
+pub struct DueKinds([u64; KINDS]);
 
-impl Due {
+impl DueKinds {
     /// The kinds that are due now; each is due again after its interval.
     pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<SystemKind> {
         let mut due = Vec::new();
         for (kind, next_ns) in SystemKind::ALL.into_iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
                 // Slightly early counts as due; otherwise a watch with this interval would skip every second reading.
-                *next_ns = now_ns + (intervals.of(kind).as_nanos() as u64) / 10 * 9;
+                *next_ns = now_ns + (intervals.get(kind).as_nanos() as u64) / 10 * 9;
                 due.push(kind);
             }
         }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn seconds(intervals: &Intervals) -> [f64; KINDS] {
-        SystemKind::ALL.map(|kind| intervals.of(kind).as_secs_f64())
+        SystemKind::ALL.map(|kind| intervals.get(kind).as_secs_f64())
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn each_kind_is_due_once_per_interval() {
         let intervals = Intervals::parse("1s,memory=3s").unwrap();
-        let mut due = Due::default();
+        let mut due = DueKinds::default();
         let mut read = [0; KINDS];
         for second in 1..=9u64 {
             // Readings are never exactly on time.

@@ -5,7 +5,7 @@ use crate::bpf;
 use crate::bpf::members::FOLLOWERS;
 use libbpf_rs::OpenObject;
 use memchr::memmem;
-use record::watch::counters::Source;
+use record::watch::counters::CounterHook;
 use std::sync::OnceLock;
 
 const ON_SENDMSG: &str = "on_sendmsg";
@@ -79,11 +79,11 @@ impl KernelHooks {
         })
     }
 
-    pub fn see(&self, source: Source) -> bool {
+    pub fn observes(&self, source: CounterHook) -> bool {
         match source {
-            Source::States | Source::Requests => true,
-            Source::Retransmissions => self.has_retransmits,
-            Source::Resets => self.has_resets,
+            CounterHook::States | CounterHook::Requests => true,
+            CounterHook::Retransmissions => self.has_retransmits,
+            CounterHook::Resets => self.has_resets,
         }
     }
 

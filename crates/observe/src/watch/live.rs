@@ -36,7 +36,7 @@ pub struct LiveMark {
 
 /// The traffic between two moments.
 #[derive(Debug, Clone)]
-pub struct LiveSeen {
+pub struct TrafficSpan {
     /// Time between the moments, nanoseconds.
     pub span_ns: u64,
     /// Requests that were answered.
@@ -81,7 +81,7 @@ impl LiveTraffic {
     }
 
     /// Reads all totals.
-    pub fn look(&mut self) -> LiveMark {
+    pub fn mark(&mut self) -> LiveMark {
         let reading = self.watcher.read();
         let listed = self.sockets.read_port(self.watcher.options().port, Scope::AllStates);
         let is_known =
@@ -101,7 +101,7 @@ impl LiveMark {
     }
 
     /// The traffic since an earlier moment.
-    pub fn since(&self, earlier: &LiveMark) -> LiveSeen {
+    pub fn since(&self, earlier: &LiveMark) -> TrafficSpan {
         let (before, now) = (&earlier.reading, &self.reading);
         let span_ns = now.at_ns.saturating_sub(before.at_ns).max(1);
         let all = ClassTotals::sum(&now.classes_since(before));
@@ -110,7 +110,7 @@ impl LiveMark {
         let unread = self.unread_sum.saturating_sub(earlier.unread_sum) as f64 / looks as f64;
         // Little's law.
         let wait_ns = (all.requests > 0).then(|| unread * span_ns as f64 / all.requests as f64);
-        LiveSeen {
+        TrafficSpan {
             span_ns,
             answered: all.requests,
             dropped: grown(now.connections.port_drops, before.connections.port_drops),
@@ -164,7 +164,7 @@ mod tests {
     fn requests_that_wait_in_the_sockets_are_part_of_the_response_time() {
         let seen = mark(11, 10_000, 0).since(&mark(1, 0, 0));
         assert_eq!((seen.answered, seen.span_ns, seen.wait_ns), (10_000, 10_000_000_000, Some(0.0)));
-        let us = |seen: &LiveSeen, quantile| seen.response.quantile_ns(quantile).unwrap() / 1000;
+        let us = |seen: &TrafficSpan, quantile| seen.response.quantile_ns(quantile).unwrap() / 1000;
         assert!((1_000..2_200).contains(&us(&seen, 0.5)), "{}", us(&seen, 0.5));
         assert_eq!(seen.response.len(), 10_000);
         // 50 waiting requests at 1,000 a second: 50 ms.

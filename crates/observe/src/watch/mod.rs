@@ -44,7 +44,7 @@ pub(crate) use calibration::middle;
 pub use classes::{ClassError, SizeClasses};
 pub use error::WatchError;
 pub use intervals::Intervals;
-pub use live::{LiveMark, LiveSeen, LiveTraffic};
+pub use live::{LiveMark, LiveTraffic, TrafficSpan};
 pub use point_watch::PointWatch;
 pub use watcher::{WatchOptions, Watcher};
 

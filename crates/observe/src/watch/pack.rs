@@ -26,7 +26,7 @@ const MOST_NAME: usize = 200;
 
 /// The end of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Boundary {
+pub enum PhaseEnd {
     /// End of parse.
     Parsed = 1,
     /// End of process.
@@ -37,9 +37,9 @@ pub enum Boundary {
 
 /// A function that marks a boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct BoundaryFunction {
     /// The boundary.
-    pub boundary: Boundary,
+    pub boundary: PhaseEnd,
     /// Symbol of the function.
     pub function: String,
     /// Whether the boundary is at the function's return instead of its call.
@@ -60,7 +60,7 @@ pub struct Pack {
     /// File names of the server's program (patterns).
     pub binaries: Vec<String>,
     /// Functions of the pack, in the order of the file.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<BoundaryFunction>,
 }
 
 /// The reason why a pack cannot be used.
@@ -103,7 +103,7 @@ impl Pack {
         } else if pack.binaries.is_empty() {
             Some("a line 'binary FILE' is missing".to_string())
         } else {
-            [(Boundary::Parsed, "parsed"), (Boundary::Processed, "processed"), (Boundary::Logged, "logged")]
+            [(PhaseEnd::Parsed, "parsed"), (PhaseEnd::Processed, "processed"), (PhaseEnd::Logged, "logged")]
                 .into_iter()
                 .find(|(boundary, _)| pack.marks.iter().all(|mark| mark.boundary != *boundary))
                 .map(|(_, word)| format!("a line '{word} FUNCTION' is missing: phases need all three boundaries"))
@@ -131,9 +131,9 @@ impl Pack {
                 }
                 return Ok(());
             }
-            "parsed" => Boundary::Parsed,
-            "processed" => Boundary::Processed,
-            "logged" => Boundary::Logged,
+            "parsed" => PhaseEnd::Parsed,
+            "processed" => PhaseEnd::Processed,
+            "logged" => PhaseEnd::Logged,
             other => {
                 return Err(format!(
                     "'{}' is none of server, binary, parsed, processed, logged",
@@ -144,7 +144,8 @@ impl Pack {
         let Some((function, mut rest)) = rest.split_first() else {
             return Err(format!("'{first}' needs the name of a function"));
         };
-        let mut mark = Mark { boundary, function: (*function).into(), at_return: false, library: None, line };
+        let mut mark =
+            BoundaryFunction { boundary, function: (*function).into(), at_return: false, library: None, line };
         if let Some((&"return", more)) = rest.split_first() {
             mark.at_return = true;
             rest = more;

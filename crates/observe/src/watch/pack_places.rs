@@ -1,7 +1,7 @@
 //! Finds a pack's functions in the running server: symbols (even of a stripped program, which exports those that
 //! modules need) become offsets in the file, where uprobes are attached.
 
-use super::pack::{Mark, Pack, matches};
+use super::pack::{BoundaryFunction, Pack, matches};
 use crate::maps;
 use crate::processes::living_thread;
 use object::{Object, ObjectSegment, ObjectSymbol};
@@ -15,7 +15,7 @@ pub struct PackPlace {
     pub path: PathBuf,
     /// Offset of the function in the file.
     pub offset: u64,
-    /// [`super::pack::Boundary`] as a number.
+    /// [`super::pack::PhaseEnd`] as a number.
     pub boundary: u64,
     pub at_return: bool,
     /// Its first instruction is single-stepped, which is expensive.
@@ -89,7 +89,7 @@ fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
 }
 
 /// The function's offset in the file, and whether a probe there is single-stepped.
-fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String> {
+fn offset_of(path: &std::path::Path, mark: &BoundaryFunction) -> Result<(u64, bool), String> {
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MOST_BYTES {
@@ -174,8 +174,8 @@ mod tests {
     fn libraries_are_found_among_the_mapped_files() {
         let (path, name) = mapped_library(std::process::id(), "libc.so*").expect("libc is mapped");
         assert!(name.starts_with("libc.so") && path.exists());
-        let mark = Mark {
-            boundary: super::super::pack::Boundary::Parsed,
+        let mark = BoundaryFunction {
+            boundary: super::super::pack::PhaseEnd::Parsed,
             function: "getpid".into(),
             at_return: false,
             library: None,

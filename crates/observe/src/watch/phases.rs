@@ -69,7 +69,7 @@ impl PhaseSums {
                 continue;
             }
             if record.phase == PHASE_LOG && record.sends > 0 {
-                add_record(&mut grown[sizes.of(record.bytes_sent)], &record);
+                add_record(&mut grown[sizes.index_of(record.bytes_sent)], &record);
             } else {
                 self.late += 1;
             }

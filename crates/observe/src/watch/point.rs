@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// The data of a watch that a point keeps.
 #[derive(Debug, Clone, Default)]
-pub struct PointSeen {
+pub struct WatchedPoint {
     /// Figures of all classes together, and of the machine.
     pub figures: Figures,
     /// Data by class.
@@ -37,8 +37,8 @@ const MAIN: [&str; 10] = [
 ];
 
 /// The data of a point whose requests were not watched, with the reason.
-pub fn not_watched(why: &str) -> PointSeen {
-    let mut seen = PointSeen::default();
+pub fn not_watched(why: &str) -> WatchedPoint {
+    let mut seen = WatchedPoint::default();
     for name in MAIN {
         seen.figures.not_measured(name, why);
     }
@@ -47,7 +47,12 @@ pub fn not_watched(why: &str) -> PointSeen {
 }
 
 /// Converts the readings. `why_not`: why there are no programs.
-pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, why_not: Option<&str>) -> PointSeen {
+pub fn watched_point(
+    readings: &PointReadings,
+    sizes: &SizeClasses,
+    client: &ClientSide,
+    why_not: Option<&str>,
+) -> WatchedPoint {
     let why_nothing = match (why_not, readings.mode, readings.shares) {
         (Some(why), ..) => Some(why.to_string()),
         _ if readings.end.at_ns == 0 => Some("the window never began".into()),
@@ -55,11 +60,11 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
         (_, _, Some(Shares { counted, .. })) if counted <= 0.0 => {
             Some("requests of this server are so cheap that counting them would exceed the budget of the watch".into())
         }
-        _ => readings.trouble.clone().filter(|_| readings.counted.classes.is_empty()),
+        _ => readings.failure.clone().filter(|_| readings.counted.classes.is_empty()),
     };
     let mut seen = match &why_nothing {
         Some(why) => not_watched(why),
-        None => PointSeen::default(),
+        None => WatchedPoint::default(),
     };
     if readings.end.at_ns == 0 {
         return seen;
@@ -78,7 +83,7 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
     seen
 }
 
-fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide) {
+fn requests(seen: &mut WatchedPoint, readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide) {
     let (begin, counted, end) = (&readings.begin, &readings.counted, &readings.end);
     let classes = counted.classes_since(begin);
     let all = ClassTotals::sum(&classes);
@@ -174,7 +179,7 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
 }
 
 fn against_client(
-    seen: &mut PointSeen,
+    seen: &mut WatchedPoint,
     readings: &PointReadings,
     client: &ClientSide,
     all: &ClassTotals,
@@ -302,9 +307,9 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
             "--detail exact times every request",
         ));
     }
-    if let Some(trouble) = &readings.trouble {
+    if let Some(failure) = &readings.failure {
         doubts.push(
-            DoubtKind::NotWatched.note(format!("parts of the watch failed: {trouble}"), "see straingauge doctor"),
+            DoubtKind::NotWatched.note(format!("parts of the watch failed: {failure}"), "see straingauge doctor"),
         );
     }
 }
@@ -358,7 +363,7 @@ mod tests {
     #[test]
     fn requests_are_compared_with_the_clients_count() {
         let sizes = SizeClasses::parse("").unwrap();
-        let seen = seen(&readings(2_000_000_000, 1000), &sizes, &client(1000), None);
+        let seen = watched_point(&readings(2_000_000_000, 1000), &sizes, &client(1000), None);
         let value = |name| seen.figures.value(name).unwrap();
         assert_eq!((value(names::WATCH_REQUESTS), value(names::WATCH_RATE)), (1000.0, 500.0));
         assert_eq!((value(names::WATCH_CLIENT_DIFFERENCE), value(names::WATCH_WHOLE_DIFFERENCE)), (0.0, 0.0));
@@ -374,7 +379,7 @@ mod tests {
     fn a_cost_that_was_not_calibrated_is_not_zero() {
         let mut readings = readings(2_000_000_000, 1000);
         readings.counted.cost.added = None;
-        let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
+        let seen = watched_point(&readings, &SizeClasses::default(), &client(1000), None);
         let cost = seen.figures.get(names::WATCH_COST).unwrap();
         assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibration"), "{cost:?}");
     }
@@ -385,7 +390,7 @@ mod tests {
         for reading in [&mut readings.counted, &mut readings.end] {
             reading.cpu = readings.begin.cpu;
         }
-        let seen = seen(&readings, &SizeClasses::default(), &client(1), None);
+        let seen = watched_point(&readings, &SizeClasses::default(), &client(1), None);
         for name in [names::WATCH_COST, names::WATCH_EXPLAINED] {
             assert_eq!(seen.figures.get(name).unwrap().not_measured.as_deref(), Some(NO_TICK), "{name}");
         }
@@ -394,7 +399,7 @@ mod tests {
     #[test]
     fn partial_counts_are_not_compared_and_give_the_reason() {
         let sizes = SizeClasses::parse("").unwrap();
-        let seen = seen(&readings(500_000_000, 250), &sizes, &client(1000), None);
+        let seen = watched_point(&readings(500_000_000, 250), &sizes, &client(1000), None);
         assert_eq!(seen.figures.value(names::WATCH_RATE), Some(500.0));
         assert_eq!(seen.figures.value(names::WATCH_CLIENT_DIFFERENCE), None);
         assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), None);
@@ -405,7 +410,7 @@ mod tests {
     #[test]
     fn requests_of_other_clients_raise_a_doubt() {
         let sizes = SizeClasses::parse("").unwrap();
-        let seen = seen(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
+        let seen = watched_point(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
         assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), Some(1000.0));
         assert_eq!(seen.doubts[0].kind, DoubtKind::SourcesDisagree);
     }
@@ -414,7 +419,7 @@ mod tests {
     fn requested_phases_by_function_have_values_or_a_reason() {
         let sizes = SizeClasses::parse("").unwrap();
         let mut readings = readings(2_000_000_000, 1000);
-        let of = |readings: &PointReadings| seen(readings, &sizes, &client(1000), None).figures;
+        let of = |readings: &PointReadings| watched_point(readings, &sizes, &client(1000), None).figures;
         assert!(of(&readings).get(names::WATCH_PACK_PARSE).is_none(), "no pack was requested");
         readings.why_no_pack = Some("they would exceed the budget".into());
         let figure = of(&readings).get(names::WATCH_PACK_LOG_CPU).cloned().unwrap();
@@ -441,7 +446,7 @@ mod tests {
     #[test]
     fn unwatched_figures_have_a_reason_and_are_never_zero() {
         let sizes = SizeClasses::default();
-        let seen = seen(&readings(2_000_000_000, 10), &sizes, &client(10), Some("no BPF here"));
+        let seen = watched_point(&readings(2_000_000_000, 10), &sizes, &client(10), Some("no BPF here"));
         for name in MAIN {
             let figure = seen.figures.get(name).unwrap();
             assert_eq!((figure.value, figure.not_measured.as_deref()), (None, Some("no BPF here")), "{name}");

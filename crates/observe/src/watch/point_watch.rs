@@ -7,7 +7,7 @@
 //! budget, and records the part.
 
 use super::active_pack::PACK_SHARE;
-use super::edges::Edges;
+use super::edges::LoadGaps;
 use super::intervals::Intervals;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
 use super::tracer::Tracer;
@@ -27,13 +27,13 @@ use std::time::Duration;
 const SAMPLE_NS: u64 = 100_000_000;
 const SAMPLE_REST: u64 = 1000;
 /// Timeout for the thread; a scan of very many connections takes a few seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum windows of a pack; attaching and removing probes costs some milliseconds each.
 const MOST_PACK_WINDOWS: u64 = 2;
 /// Minimum CPU time of the server to determine the cost of a request.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
-enum Order {
+enum WatchOrder {
     LoadBegins,
     /// The planned length of the window, nanoseconds.
     WindowBegins(u64),
@@ -75,13 +75,13 @@ pub struct PointReadings {
     /// The requested mode.
     pub mode: Option<Mode>,
     /// An error during the load; a sentence.
-    pub trouble: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Watches a server's requests during loads.
 #[derive(Debug)]
 pub struct PointWatch {
-    orders: Option<Sender<Order>>,
+    orders: Option<Sender<WatchOrder>>,
     ready: Receiver<()>,
     readings: Receiver<PointReadings>,
     thread: Option<JoinHandle<()>>,
@@ -116,7 +116,7 @@ impl PointWatch {
                     Ok(watcher) => {
                         let why_not = watcher.why_no_programs().map(ToString::to_string);
                         let _ = sender.send(Ok(why_not));
-                        Holder::new(watcher, mode).serve(&to_do, &say_ready, &done);
+                        WatchThread::new(watcher, mode).serve(&to_do, &say_ready, &done);
                     }
                     Err(error) => {
                         let _ = sender.send(Err(error));
@@ -143,7 +143,7 @@ impl PointWatch {
         &self.classes
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: WatchOrder) {
         if let Some(orders) = &self.orders {
             let _ = orders.send(order);
         }
@@ -153,24 +153,24 @@ impl PointWatch {
     pub fn load_begins(&mut self) {
         // Drop results that an earlier load did not collect.
         while self.readings.try_recv().is_ok() || self.ready.try_recv().is_ok() {}
-        self.order(Order::LoadBegins);
-        let _ = self.ready.recv_timeout(PATIENCE);
+        self.order(WatchOrder::LoadBegins);
+        let _ = self.ready.recv_timeout(TIMEOUT);
     }
 
     /// Begins the window, with its planned length. Returns at once.
     pub fn window_begins(&mut self, planned_ns: u64) {
-        self.order(Order::WindowBegins(planned_ns));
+        self.order(WatchOrder::WindowBegins(planned_ns));
     }
 
     /// Ends the window. Returns at once.
     pub fn window_ends(&mut self) {
-        self.order(Order::WindowEnds);
+        self.order(WatchOrder::WindowEnds);
     }
 
     /// Ends the load and returns its readings; `None` if the thread has ended.
     pub fn load_ended(&mut self) -> Option<PointReadings> {
-        self.order(Order::LoadEnded);
-        self.readings.recv_timeout(PATIENCE).ok()
+        self.order(WatchOrder::LoadEnded);
+        self.readings.recv_timeout(TIMEOUT).ok()
     }
 }
 
@@ -185,7 +185,7 @@ impl Drop for PointWatch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Act {
+enum WindowAction {
     Open,
     OpenPack,
     Shut,
@@ -193,23 +193,23 @@ enum Act {
     StopCounting,
 }
 
-struct Holder {
+struct WatchThread {
     watcher: Watcher,
     mode: Mode,
     /// The server's CPU time per read, from the last load that was long enough.
     cpu_per_receive_ns: Option<f64>,
     cpus_used: f64,
     now: PointReadings,
-    acts: Vec<(u64, Act)>,
+    acts: Vec<(u64, WindowAction)>,
     next_sample_ns: u64,
     is_in_window: bool,
-    edges: Edges,
+    edges: LoadGaps,
     random: ChaCha8Rng,
 }
 
-impl Holder {
+impl WatchThread {
     fn new(watcher: Watcher, mode: Mode) -> Self {
-        Holder {
+        WatchThread {
             watcher,
             mode,
             cpu_per_receive_ns: None,
@@ -218,30 +218,30 @@ impl Holder {
             acts: Vec::new(),
             next_sample_ns: 0,
             is_in_window: false,
-            edges: Edges::default(),
+            edges: LoadGaps::default(),
             random: ChaCha8Rng::seed_from_u64(monotonic_ns()),
         }
     }
 
-    fn serve(mut self, orders: &Receiver<Order>, ready: &Sender<()>, done: &Sender<PointReadings>) {
+    fn serve(mut self, orders: &Receiver<WatchOrder>, ready: &Sender<()>, done: &Sender<PointReadings>) {
         loop {
             let rest = |due_ns: u64| Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
             let order = match orders.recv_timeout(self.due_ns().map_or(Duration::MAX, rest)) {
                 Ok(order) => order,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.act();
+                    self.run_due_actions();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             match order {
-                Order::LoadBegins => {
+                WatchOrder::LoadBegins => {
                     self.load_begins();
                     let _ = ready.send(());
                 }
-                Order::WindowBegins(planned_ns) => self.window_begins(planned_ns),
-                Order::WindowEnds => self.window_ends(),
-                Order::LoadEnded => {
+                WatchOrder::WindowBegins(planned_ns) => self.window_begins(planned_ns),
+                WatchOrder::WindowEnds => self.window_ends(),
+                WatchOrder::LoadEnded => {
                     if self.is_in_window {
                         self.window_ends();
                     }
@@ -270,13 +270,13 @@ impl Holder {
 
     fn set_mode(&mut self, mode: Mode) {
         if let Err(error) = self.watcher.set_mode(mode) {
-            self.now.trouble = Some(error.to_string());
+            self.now.failure = Some(error.to_string());
         }
     }
 
     fn window_begins(&mut self, planned_ns: u64) {
         self.now.begin = self.watcher.read();
-        self.learn(self.now.before.clone(), self.now.begin.clone());
+        self.measure_read_cost(self.now.before.clone(), self.now.begin.clone());
         self.is_in_window = true;
         self.next_sample_ns = self.now.begin.at_ns + SAMPLE_NS / 2;
         let Some(tracer) = &mut self.watcher.tracer else { return };
@@ -289,7 +289,7 @@ impl Holder {
             pack_budget = budget * PACK_SHARE;
             budget -= pack_budget;
         }
-        let shares = Shares::of(self.mode, &prices, self.cpu_per_receive_ns, budget);
+        let shares = Shares::for_mode(self.mode, &prices, self.cpu_per_receive_ns, budget);
         let pack = pack_share(self.mode, &prices, self.cpu_per_receive_ns, pack_budget);
         self.now.shares = Some(shares);
         self.now.why_no_pack = why_no_pack;
@@ -298,7 +298,7 @@ impl Holder {
         }
     }
 
-    fn learn(&mut self, from: Reading, to: Reading) {
+    fn measure_read_cost(&mut self, from: Reading, to: Reading) {
         let cpu_ns = to.group_ns().unwrap_or(0).saturating_sub(from.group_ns().unwrap_or(0));
         let receives = to.all().receives.saturating_sub(from.all().receives);
         if cpu_ns >= TELLING_CPU_NS && receives > 0 {
@@ -312,25 +312,25 @@ impl Holder {
     fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
         let cpus = record::machine::online_cpus() as u64;
-        let mut hold = |shares: Shares, most: u64, from_ns: u64, act: Act| {
+        let mut hold = |shares: Shares, most: u64, from_ns: u64, act: WindowAction| {
             let held = windows(shares, planned_ns, most, &mut self.random);
-            for (at_ns, length_ns) in &held {
-                let opens_ns = begin_ns + from_ns + at_ns;
+            for window in &held {
+                let [opens_ns, shuts_ns] = [window.start, window.end].map(|at_ns| begin_ns + from_ns + at_ns);
                 self.acts.push((opens_ns, act));
-                self.acts.push((opens_ns + length_ns, Act::Shut));
-                self.acts.push((opens_ns + length_ns + drain_ns(*length_ns), Act::Close));
+                self.acts.push((shuts_ns, WindowAction::Shut));
+                self.acts.push((shuts_ns + drain_ns(shuts_ns - opens_ns), WindowAction::Close));
             }
             held.len()
         };
         let half = Shares { counted: shares.counted / 2.0, timed: shares.timed.min(shares.counted / 2.0) };
         if self.mode == Mode::Budgeted {
             let most = affordable(self.cpus_used * planned_ns as f64, cpus, budget);
-            hold(if pack > 0.0 { half } else { shares }, most, 0, Act::Open);
+            hold(if pack > 0.0 { half } else { shares }, most, 0, WindowAction::Open);
         }
         if self.watcher.options().pack.is_some() && self.now.why_no_pack.is_none() {
             let timed = pack.min(shares.counted / 2.0);
             let from_ns = (half.counted * planned_ns as f64) as u64;
-            if hold(Shares { timed, ..half }, MOST_PACK_WINDOWS, from_ns, Act::OpenPack) == 0 {
+            if hold(Shares { timed, ..half }, MOST_PACK_WINDOWS, from_ns, WindowAction::OpenPack) == 0 {
                 self.now.why_no_pack = Some(
                     "the probes of the pack would exceed the budget of the watch, or the point is too short for a \
                      window of them"
@@ -339,7 +339,7 @@ impl Holder {
             }
         }
         if shares.counted < 1.0 {
-            self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
+            self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, WindowAction::StopCounting));
         }
         // A window's drain may reach into the next part, so actions are sorted by time.
         self.acts.sort_unstable_by(|a, b| b.cmp(a));
@@ -350,7 +350,7 @@ impl Holder {
         self.is_in_window.then(|| next_act_ns.min(self.next_sample_ns))
     }
 
-    fn act(&mut self) {
+    fn run_due_actions(&mut self) {
         let now_ns = monotonic_ns();
         while let Some((at_ns, act)) = self.acts.last().copied() {
             if at_ns > now_ns {
@@ -360,32 +360,32 @@ impl Holder {
             // Without programs nothing is planned.
             let Some(tracer) = &mut self.watcher.tracer else { break };
             match act {
-                Act::Open => {
+                WindowAction::Open => {
                     // A previous window that is still draining ends now.
                     tracer.close_held();
                     if let Err(error) = tracer.open_held() {
-                        self.now.trouble = Some(error.to_string());
-                        self.acts.retain(|(_, act)| *act == Act::StopCounting);
+                        self.now.failure = Some(error.to_string());
+                        self.acts.retain(|(_, act)| *act == WindowAction::StopCounting);
                     }
                 }
-                Act::OpenPack => {
+                WindowAction::OpenPack => {
                     tracer.close_held();
                     if let Err(error) = tracer.open_held_pack() {
                         self.now.why_no_pack = Some(error.to_string());
-                        self.acts.retain(|(_, act)| *act != Act::OpenPack);
+                        self.acts.retain(|(_, act)| *act != WindowAction::OpenPack);
                     }
                     // Attaching probes may take longer than their window, whose planned length therefore counts from
                     // the end of attaching.
                     let late_ns = monotonic_ns().saturating_sub(at_ns);
                     for (later_ns, act) in &mut self.acts {
-                        *later_ns += if *act == Act::StopCounting { 0 } else { late_ns };
+                        *later_ns += if *act == WindowAction::StopCounting { 0 } else { late_ns };
                     }
                     self.acts.sort_unstable_by(|a, b| b.cmp(a));
                     break;
                 }
-                Act::Shut => tracer.shut_held(),
-                Act::Close => tracer.close_held(),
-                Act::StopCounting => self.stop_counting(),
+                WindowAction::Shut => tracer.shut_held(),
+                WindowAction::Close => tracer.close_held(),
+                WindowAction::StopCounting => self.stop_counting(),
             }
         }
         if now_ns >= self.next_sample_ns {
@@ -456,6 +456,6 @@ impl Holder {
             self.now.counted.cost = closed.cost;
             self.take_phases();
         }
-        self.learn(self.now.begin.clone(), self.now.counted.clone());
+        self.measure_read_cost(self.now.begin.clone(), self.now.counted.clone());
     }
 }

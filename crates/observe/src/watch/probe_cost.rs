@@ -9,7 +9,7 @@
 use super::calibration::rank;
 use super::error::WatchError;
 use super::pack_places::PackPlace;
-use super::programs::Programs;
+use super::programs::WatchPrograms;
 use crate::cpu_clock;
 use record::lock;
 use std::hint::black_box;
@@ -39,7 +39,7 @@ pub struct ProbeCosts {
 }
 
 impl ProbeCosts {
-    pub fn of(&self, is_stepped: bool, at_call: bool, at_return: bool) -> f64 {
+    pub fn per_call_ns(&self, is_stepped: bool, at_call: bool, at_return: bool) -> f64 {
         let Some(costs) = (if is_stepped { self.stepped } else { self.emulated }) else { return 0.0 };
         match (at_call, at_return) {
             (true, true) => costs.both_ns,
@@ -50,7 +50,7 @@ impl ProbeCosts {
     }
 }
 
-type Probed = extern "C" fn(u64) -> u64;
+type ProbedFunction = extern "C" fn(u64) -> u64;
 
 /// A function that begins with a push.
 #[cfg(target_arch = "x86_64")]
@@ -81,16 +81,16 @@ use emulated as stepped;
 static MEASURING: Mutex<()> = Mutex::new(());
 
 /// Measures the kinds that these places need, some milliseconds each.
-pub fn measure(programs: &Programs, places: &[PackPlace]) -> Result<ProbeCosts, WatchError> {
+pub fn measure(programs: &WatchPrograms, places: &[PackPlace]) -> Result<ProbeCosts, WatchError> {
     let _alone = lock(&MEASURING);
-    let of_kind = |kind: bool, function: Probed| {
+    let of_kind = |kind: bool, function: ProbedFunction| {
         let is_needed = places.iter().any(|place| place.is_stepped == kind);
         is_needed.then(|| function_costs(programs, function)).transpose()
     };
     Ok(ProbeCosts { emulated: of_kind(false, emulated)?, stepped: of_kind(true, stepped)? })
 }
 
-fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts, WatchError> {
+fn function_costs(programs: &WatchPrograms, function: ProbedFunction) -> Result<FunctionCosts, WatchError> {
     let io = |source| WatchError::System { doing: "find a function of this program to probe", source };
     let offset = offset_in_own_file(function as usize as u64).map_err(io)?;
     let path = Path::new("/proc/self/exe");
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn the_probed_functions_begin_with_the_documented_instructions() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        for (function, wanted) in [(emulated as Probed, false), (stepped, cfg!(target_arch = "x86_64"))] {
+        for (function, wanted) in [(emulated as ProbedFunction, false), (stepped, cfg!(target_arch = "x86_64"))] {
             assert_eq!(function(7), 21);
             let mut first = [0; 4];
             file.read_exact_at(&mut first, offset_in_own_file(function as usize as u64).unwrap()).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     fn a_function_is_charged_by_its_kind_and_its_probes() {
         let costs = |scale: f64| FunctionCosts { call_ns: scale, return_ns: 1.5 * scale, both_ns: 1.75 * scale };
         let both = ProbeCosts { emulated: Some(costs(1000.0)), stepped: Some(costs(4000.0)) };
-        assert_eq!((both.of(false, true, false), both.of(true, true, false)), (1000.0, 4000.0));
-        assert_eq!((both.of(true, false, true), both.of(false, true, true)), (6000.0, 1750.0));
+        assert_eq!((both.per_call_ns(false, true, false), both.per_call_ns(true, true, false)), (1000.0, 4000.0));
+        assert_eq!((both.per_call_ns(true, false, true), both.per_call_ns(false, true, true)), (6000.0, 1750.0));
     }
 }

@@ -2,6 +2,7 @@ use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::pack_places::PackPlace;
+use super::states::WaitingClient;
 use super::timer_wheel::TimerWheel;
 use crate::bpf::members::Members;
 use crate::bpf::types::members::MemberCounts;
@@ -9,7 +10,7 @@ use crate::bpf::types::watch::{
     ClassRow, Control, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow, Sweep,
     ThreadRecord,
 };
-use crate::bpf::{self, Mapped, Refusal};
+use crate::bpf::{self, MappedArray, Refusal};
 use crate::processes::Process;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput, UprobeOpts};
 use std::path::Path;
@@ -41,7 +42,7 @@ impl PortOptions {
 }
 
 /// Links are dropped before their object, those of writers first.
-pub struct Programs {
+pub struct WatchPrograms {
     /// The program that observes reads. Without it, all else continues.
     pub receive: Option<Link>,
     window: Vec<Link>,
@@ -50,25 +51,25 @@ pub struct Programs {
     pub hooks: KernelHooks,
     wheel: TimerWheel,
     looked: u32,
-    pub counts: Mapped<PortCounts>,
+    pub counts: MappedArray<PortCounts>,
     /// Rows by CPU and class; those of the state hook are last.
-    pub classes: Mapped<ClassRow>,
+    pub classes: MappedArray<ClassRow>,
     /// Rows of phases by CPU and class.
-    pub phases: Mapped<PhaseRow>,
+    pub phases: MappedArray<PhaseRow>,
     /// Phases by the server's functions, by class.
-    pub boundary_phases: Mapped<PhaseRow>,
-    pub threads: Mapped<ThreadRecord>,
-    pub requests: Mapped<RequestRecord>,
-    control: Mapped<Control>,
+    pub boundary_phases: MappedArray<PhaseRow>,
+    pub threads: MappedArray<ThreadRecord>,
+    pub requests: MappedArray<RequestRecord>,
+    control: MappedArray<Control>,
     members: Members,
-    member_counts: Mapped<MemberCounts>,
-    swept: Mapped<Sweep>,
-    runs: Mapped<RunRow>,
-    looks: Mapped<LookRecord>,
-    look_count: Mapped<LookCount>,
+    member_counts: MappedArray<MemberCounts>,
+    swept: MappedArray<Sweep>,
+    runs: MappedArray<RunRow>,
+    looks: MappedArray<LookRecord>,
+    look_count: MappedArray<LookCount>,
 }
 
-impl Programs {
+impl WatchPrograms {
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Refusal::from)?;
         let wheel = TimerWheel::of_this_kernel();
@@ -111,7 +112,7 @@ impl Programs {
             bpf::set_constants(open, ".rodata.options", &fixed)
         };
         let object = bpf::load(bpf::WATCH, prepare)?;
-        Ok(Programs {
+        Ok(WatchPrograms {
             counts: bpf::mapped(&object, ".bss.counts", 1)?,
             classes: bpf::mapped(&object, "classes", rows)?,
             phases: bpf::mapped(&object, "phases", rows)?,
@@ -262,7 +263,7 @@ impl Programs {
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
         self.run("moment")?;
         let moment = self.swept.get(0);
-        self.wheel.learn(moment.now_jiffies, moment.now_ns);
+        self.wheel.add_moment(moment.now_jiffies, moment.now_ns);
         Ok(self.wheel)
     }
 
@@ -272,16 +273,16 @@ impl Programs {
         Ok(self.member_counts.get(0).ended_cpu_ns)
     }
 
-    /// Adds clients whose sockets entered TIME_WAIT unobserved, with the steps at which they leave, and removes those
-    /// that have left. If the table is full, clients that come back early are missed until a scan.
-    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
+    /// Adds clients whose sockets entered TIME_WAIT unobserved, and removes those that have left. If the table is
+    /// full, clients that come back early are missed until a scan.
+    pub fn update_waiting_clients(&mut self, clients: &[WaitingClient]) -> Result<(), WatchError> {
         self.run("forget_waiting")?;
         if !clients.is_empty() {
-            let bytes =
-                |of: fn(&(u64, u64)) -> u64| -> Vec<u8> { clients.iter().flat_map(|c| of(c).to_ne_bytes()).collect() };
-            let (keys, values, count) = (bytes(|client| client.0), bytes(|client| client.1), clients.len() as u32);
+            let keys: Vec<u8> = clients.iter().flat_map(|client| client.key.to_ne_bytes()).collect();
+            let steps: Vec<u8> = clients.iter().flat_map(|client| client.step.to_ne_bytes()).collect();
+            let count = clients.len() as u32;
             let map = bpf::map(&self.object, "waiting_clients")?;
-            let _ = map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
+            let _ = map.update_batch(&keys, &steps, count, MapFlags::ANY, MapFlags::ANY);
         }
         Ok(())
     }
@@ -300,7 +301,7 @@ impl Programs {
     }
 
     /// The reads sampled since the last call; permits as many more as there is room for.
-    pub fn looks(&mut self) -> Vec<LookRecord> {
+    pub fn sampled_reads(&mut self) -> Vec<LookRecord> {
         let (taken, room) = (self.look_count.get(0).taken, self.looks.len() as u32);
         // Concurrent reads beyond the permitted number have overwritten the oldest ones.
         let new = taken.wrapping_sub(self.looked).min(room);
@@ -336,7 +337,7 @@ impl Programs {
 /// tells why they are not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
-    let mut programs = Programs::load(hooks, &PortOptions::smallest())?;
+    let mut programs = WatchPrograms::load(hooks, &PortOptions::smallest())?;
     programs.attach_states()?;
     programs.attach_receive()?;
     let windows = match programs.open_window(1, false) {
@@ -346,7 +347,7 @@ pub fn try_out() -> Result<String, WatchError> {
     Ok(hooks.in_words() + &windows)
 }
 
-impl std::fmt::Debug for Programs {
+impl std::fmt::Debug for WatchPrograms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Programs").field("hooks", &self.hooks).field("slots", &self.requests.len()).finish()
     }
@@ -392,7 +393,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-    fn run_count(programs: &Programs, name: &str) -> u64 {
+    fn run_count(programs: &WatchPrograms, name: &str) -> u64 {
         let program = bpf::program(&programs.object, name).expect("it is loaded");
         let mut info: libbpf_sys::bpf_prog_info = Default::default();
         let mut length = size_of_val(&info) as u32;
@@ -428,7 +429,7 @@ mod tests {
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
         let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let hooks = KernelHooks::detect().expect("types");
-        let mut programs = Programs::load(hooks, &PortOptions::smallest()).expect("root may load them");
+        let mut programs = WatchPrograms::load(hooks, &PortOptions::smallest()).expect("root may load them");
         programs.watch(ours.local_addr().unwrap().port(), 0);
         programs.attach_states().unwrap();
         programs.attach_receive().unwrap();

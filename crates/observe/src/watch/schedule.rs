@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_millis(400);
 pub const DRAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub struct Schedule {
+pub struct WindowTimes {
     period: Duration,
     next_ns: u64,
     period_ends_ns: u64,
@@ -23,10 +23,10 @@ pub struct Schedule {
     is_suspended: bool,
 }
 
-impl Schedule {
+impl WindowTimes {
     /// A schedule whose first window opens soon after `now_ns`.
     pub fn new(now_ns: u64, seed: u64) -> Self {
-        Schedule {
+        WindowTimes {
             period: SHORTEST_PERIOD,
             next_ns: now_ns + FIRST.as_nanos() as u64,
             period_ends_ns: now_ns + SHORTEST_PERIOD.as_nanos() as u64,
@@ -40,7 +40,7 @@ impl Schedule {
     }
 
     /// Chooses a random time in the next period for the next window.
-    pub fn held(&mut self, now_ns: u64) {
+    pub fn plan_next(&mut self, now_ns: u64) {
         let period_ns = self.period.as_nanos() as u64;
         let free_ns = period_ns.saturating_sub((WINDOW + DRAIN).as_nanos() as u64);
         let begins_ns = self.period_ends_ns.max(now_ns);
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn windows_keep_their_period_on_average_and_do_not_overlap() {
-        let mut schedule = Schedule::new(0, 7);
+        let mut schedule = WindowTimes::new(0, 7);
         let mut ends = Vec::new();
         for _ in 0..200 {
             let opens = schedule.next_ns().unwrap();
             assert!(ends.last().is_none_or(|end| opens >= *end), "windows overlap");
             let ends_at = opens + 1_050_000_000;
             ends.push(ends_at);
-            schedule.held(ends_at);
+            schedule.plan_next(ends_at);
         }
         let mean = (ends[199] - ends[0]) as f64 / 199.0 / 1e9;
         assert!((4.5..6.0).contains(&mean), "a window each {mean} s");
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn expensive_windows_become_rare_and_finally_stop() {
-        let mut schedule = Schedule::new(0, 7);
+        let mut schedule = WindowTimes::new(0, 7);
         schedule.adapt(0.004, 0.01, 0.01);
         assert_eq!(schedule.period(), Some(SHORTEST_PERIOD));
         schedule.adapt(0.004, 0.04, 0.01);

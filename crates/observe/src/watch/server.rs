@@ -7,7 +7,7 @@ use crate::limits::LimitReader;
 use crate::listening::roots_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
-use crate::processes::{Origin, Process, ProcessTable};
+use crate::processes::{Process, ProcessOrigin, ProcessTable};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use record::watch::LimitTotals;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub enum Roots {
 }
 
 #[derive(Debug)]
-pub struct ServerSide {
+pub struct ServerReader {
     port: u16,
     netns_pid: Option<u32>,
     follows_port: bool,
@@ -37,7 +37,7 @@ pub struct ServerSide {
     drops: Drops,
     limits: LimitReader,
     /// Why the processes cannot be read.
-    pub trouble: Option<String>,
+    pub failure: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -100,11 +100,11 @@ impl Drops {
     }
 }
 
-impl ServerSide {
+impl ServerReader {
     /// Opens everything; a port without a listener is not an error.
     pub fn open(port: u16, group: Roots, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
         let sockets = PortReader::open(netns_pid, port)?;
-        let mut side = ServerSide {
+        let mut side = ServerReader {
             port,
             netns_pid,
             follows_port: !matches!(group, Roots::Of(Group::Tree(_)) | Roots::ControlGroup(..)),
@@ -117,7 +117,7 @@ impl ServerSide {
             inodes: HashSet::new(),
             drops: Drops::default(),
             limits: LimitReader::open(),
-            trouble: None,
+            failure: None,
         };
         side.network_at_start = side.network.read();
         let (roots, cgroup) = match group {
@@ -141,8 +141,8 @@ impl ServerSide {
     }
 
     fn find_roots(&mut self) -> Vec<u32> {
-        let (roots, trouble) = roots_on_port(self.port, self.netns_pid);
-        self.trouble = trouble;
+        let (roots, failure) = roots_on_port(self.port, self.netns_pid);
+        self.failure = failure;
         roots
     }
 
@@ -192,7 +192,7 @@ impl ServerSide {
         reading
     }
 
-    /// Limits of the server; call it after [`ServerSide::read`].
+    /// Limits of the server; call it after [`ServerReader::read`].
     pub fn limits(&mut self) -> LimitTotals {
         self.limits.read(&mut self.group)
     }
@@ -221,7 +221,7 @@ impl ServerSide {
         }
     }
 
-    pub fn members(&self) -> Vec<(u32, &Origin)> {
+    pub fn members(&self) -> Vec<(u32, &ProcessOrigin)> {
         self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
     }
 }

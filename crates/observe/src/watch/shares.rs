@@ -3,6 +3,7 @@
 
 use rand::{Rng, RngExt};
 use record::watch::Mode;
+use std::ops::Range;
 
 /// Maximum share of a window in which phases are timed.
 pub const MOST_TIMED: f64 = 0.2;
@@ -43,7 +44,7 @@ impl Shares {
     /// The shares for a mode. `cpu_ns`: the server's CPU time per read in the warm-up or an earlier point, if known.
     /// `budget`: the limit of the watch's cost, as a share of the server's CPU time. It applies only to the default
     /// mode; the modes for counts or exact phases ignore the cost.
-    pub fn of(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
+    pub fn for_mode(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
         match mode {
             Mode::Zero => Shares::NONE,
             Mode::Counts => Shares { counted: 1.0, timed: 0.0 },
@@ -83,11 +84,11 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
     }
 }
 
-/// Windows of a point, as pairs of opening time and length, nanoseconds from the begin of the point's window.
+/// Windows of a point, nanoseconds from the begin of the point's window.
 ///
 /// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal
 /// parts, each with one window at a random place.
-pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<(u64, u64)> {
+pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<Range<u64>> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;
     if timed_ns < SHORTEST_NS || most == 0 {
@@ -96,7 +97,11 @@ pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng)
     let number = (timed_ns / SHORTEST_NS).clamp(1, MOST_WINDOWS.min(most));
     let (length_ns, part_ns) = (timed_ns / number, counted_ns / number);
     let free_ns = part_ns.saturating_sub(length_ns + drain_ns(length_ns));
-    (0..number).map(|index| (index * part_ns + random.random_range(0..=free_ns), length_ns)).collect()
+    let window = |index| {
+        let opens_ns = index * part_ns + random.random_range(0..=free_ns);
+        opens_ns..opens_ns + length_ns
+    };
+    (0..number).map(window).collect()
 }
 
 /// Requests that began in a window must have time to end.
@@ -137,19 +142,19 @@ mod tests {
 
     #[test]
     fn an_expensive_request_is_always_counted_and_timed_a_fifth_of_the_time() {
-        let shares = Shares::of(Mode::Budgeted, &PRICES, Some(50_000.0), 0.01);
+        let shares = Shares::for_mode(Mode::Budgeted, &PRICES, Some(50_000.0), 0.01);
         assert_eq!(shares, Shares { counted: 1.0, timed: 0.2 });
     }
 
     #[test]
     fn the_budget_holds_even_for_the_cheapest_requests() {
         for cpu_ns in [500.0, 2_000.0, 4_000.0, 9_000.0, 11_000.0, 13_000.0, 17_000.0, 100_000.0] {
-            let shares = Shares::of(Mode::Budgeted, &PRICES, Some(cpu_ns), 0.01);
+            let shares = Shares::for_mode(Mode::Budgeted, &PRICES, Some(cpu_ns), 0.01);
             assert!(cost(shares, cpu_ns) <= 0.008 + 1e-9, "{cpu_ns} ns: {shares:?}");
             assert!(shares.timed <= shares.counted && shares.counted <= 1.0, "{shares:?}");
         }
-        assert_eq!(Shares::of(Mode::Budgeted, &PRICES, Some(500.0), 0.01), Shares::NONE);
-        let partly = Shares::of(Mode::Budgeted, &PRICES, Some(4_000.0), 0.01);
+        assert_eq!(Shares::for_mode(Mode::Budgeted, &PRICES, Some(500.0), 0.01), Shares::NONE);
+        let partly = Shares::for_mode(Mode::Budgeted, &PRICES, Some(4_000.0), 0.01);
         assert!(partly.counted < 1.0 && partly.timed > 0.0, "{partly:?}");
     }
 
@@ -168,9 +173,9 @@ mod tests {
     #[test]
     fn a_requested_mode_is_used() {
         for (mode, counted, timed) in [(Mode::Zero, 0.0, 0.0), (Mode::Counts, 1.0, 0.0), (Mode::Exact, 1.0, 1.0)] {
-            assert_eq!(Shares::of(mode, &PRICES, Some(1.0), 0.01), Shares { counted, timed });
+            assert_eq!(Shares::for_mode(mode, &PRICES, Some(1.0), 0.01), Shares { counted, timed });
         }
-        let unknown = Shares::of(Mode::Budgeted, &PRICES, None, 0.01);
+        let unknown = Shares::for_mode(Mode::Budgeted, &PRICES, None, 0.01);
         assert_eq!(unknown, Shares { counted: 1.0, timed: 0.0 }, "nothing is known of the cost yet");
     }
 
@@ -185,9 +190,8 @@ mod tests {
         ] {
             let windows = windows(shares, window_ns, 8, &mut random);
             assert!(!windows.is_empty());
-            let ends: Vec<u64> = windows.iter().map(|(at, length)| at + length).collect();
-            assert!(windows.iter().skip(1).zip(&ends).all(|((at, _), end)| at >= end), "{windows:?}");
-            assert!(ends.iter().all(|end| *end as f64 <= shares.counted * window_ns as f64 + 1.0), "{windows:?}");
+            assert!(windows.iter().zip(windows.iter().skip(1)).all(|(a, b)| b.start >= a.end), "{windows:?}");
+            assert!(windows.iter().all(|one| one.end as f64 <= shares.counted * window_ns as f64 + 1.0), "{windows:?}");
         }
         assert!(windows(Shares { counted: 1.0, timed: 0.01 }, 2_000_000_000, 8, &mut random).is_empty());
         let all = Shares { counted: 1.0, timed: 0.2 };

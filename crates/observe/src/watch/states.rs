@@ -44,9 +44,18 @@ impl Default for Transitions {
     }
 }
 
+/// A client with a socket in TIME_WAIT.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitingClient {
+    /// Its key in the programs' table.
+    pub key: u64,
+    /// The step of the timer wheel at which it leaves.
+    pub step: u64,
+}
+
 /// Sockets of one state that are older than the watch: lower bound, upper bound, assumed number.
 #[derive(Debug, Clone, Copy)]
-struct Older {
+struct OlderSockets {
     least: i64,
     most: i64,
     value: i64,
@@ -64,7 +73,7 @@ pub struct Scan<'a> {
 #[derive(Debug)]
 pub struct StateModel {
     pub wheel: TimerWheel,
-    older: [Option<Older>; STATES.len()],
+    older: [Option<OlderSockets>; STATES.len()],
     /// Half-open connections at the last scan: SYNs that wait for the client's acknowledgement.
     pub half_open: u64,
     timers: u64,
@@ -102,9 +111,8 @@ impl StateModel {
         }
     }
 
-    /// Adds a scan. Returns the clients whose sockets in TIME_WAIT are unknown to the programs, with the step at
-    /// which they leave.
-    pub fn reconcile(&mut self, scan: &Scan<'_>) -> Vec<(u64, u64)> {
+    /// Adds a scan. Returns the clients whose sockets in TIME_WAIT are unknown to the programs.
+    pub fn reconcile(&mut self, scan: &Scan<'_>) -> Vec<WaitingClient> {
         let (before, after, seen) = (scan.before, scan.after, scan.sockets);
         let is_first = self.reconciliation.scans == 0;
         let is_still = moves(before) == moves(after);
@@ -140,7 +148,7 @@ impl StateModel {
         let went = after.left[state].wrapping_sub(before.left[state]) as i64;
         let (least, most) = (scanned - counted - came, scanned - counted + went);
         let Some(older) = &mut self.older[state] else {
-            self.older[state] = Some(Older { least, most, value: scanned - counted - (came - went) / 2 });
+            self.older[state] = Some(OlderSockets { least, most, value: scanned - counted - (came - went) / 2 });
             return 0;
         };
         let off = (least - older.value).max(older.value - most).max(0) as u64;
@@ -151,7 +159,7 @@ impl StateModel {
         if both_least <= both_most { 0 } else { off }
     }
 
-    fn correct_time_wait(&mut self, scan: &Scan<'_>, is_still: bool) -> (u64, Vec<(u64, u64)>) {
+    fn correct_time_wait(&mut self, scan: &Scan<'_>, is_still: bool) -> (u64, Vec<WaitingClient>) {
         let seen = scan.sockets;
         let scanned = (seen.by_state[TIME_WAIT] + seen.timers_in_fin_wait_2) as i64;
         let came = scan.after.time_wait_entered.wrapping_sub(scan.before.time_wait_entered) as i64;
@@ -179,7 +187,8 @@ impl StateModel {
         for (leaves_ns, sockets) in by_step(self.wheel, scan.after) {
             *self.corrections.entry(leaves_ns).or_default() -= sockets;
         }
-        let clients = if off > 0 { seen.timers.iter().map(client_key).zip(steps).collect() } else { Vec::new() };
+        let client = |(timer, step)| WaitingClient { key: client_key(timer), step };
+        let clients = if off > 0 { seen.timers.iter().zip(steps).map(client).collect() } else { Vec::new() };
         (off, clients)
     }
 
@@ -221,7 +230,7 @@ pub struct Stillness {
 
 impl Stillness {
     /// Compares the counts; returns how long nothing has changed.
-    pub fn look(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
+    pub fn still_ns(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
         let moves = moves(counts);
         if self.since_ns == 0 || moves != self.moves {
             *self = Stillness { moves, since_ns: now_ns };

@@ -15,7 +15,14 @@ pub struct TimerWheel {
     pub minute: u64,
     /// Ticks per step, log2.
     pub shift: u32,
-    at: (u64, u64),
+    at: Moment,
+}
+
+/// A moment that is known in both clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Moment {
+    ticks: u64,
+    ns: u64,
 }
 
 impl TimerWheel {
@@ -26,7 +33,7 @@ impl TimerWheel {
         let minute = hertz * TIME_WAIT_S;
         // Each level has 64 places; its steps are eight times as long as those of the level below.
         let level = (0..8).find(|level| minute < 63 << (3 * level)).unwrap_or(8);
-        TimerWheel { tick_ns, minute, shift: 3 * level, at: (0, 0) }
+        TimerWheel { tick_ns, minute, shift: 3 * level, at: Moment::default() }
     }
 
     /// The wheel of the running kernel, whose coarse clock advances by ticks.
@@ -38,19 +45,19 @@ impl TimerWheel {
     /// Sets a moment that is known in both clocks.
     #[cfg(test)]
     pub fn at(self, ticks: u64, ns: u64) -> Self {
-        TimerWheel { at: (ticks, ns), ..self }
+        TimerWheel { at: Moment { ticks, ns }, ..self }
     }
 
     /// Adds a moment that is known in both clocks. A tick begins some time before it is read, so the earliest reading
     /// is the most accurate.
-    pub fn learn(&mut self, ticks: u64, ns: u64) {
-        if self.at == (0, 0) || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
-            self.at = (ticks, ns);
+    pub fn add_moment(&mut self, ticks: u64, ns: u64) {
+        if self.at == Moment::default() || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
+            self.at = Moment { ticks, ns };
         }
     }
 
     fn begin_of(&self, ticks: u64) -> i128 {
-        i128::from(self.at.1) + (i128::from(ticks) - i128::from(self.at.0)) * i128::from(self.tick_ns)
+        i128::from(self.at.ns) + (i128::from(ticks) - i128::from(self.at.ticks)) * i128::from(self.tick_ns)
     }
 
     /// The step at which a timer with this due time fires.
@@ -63,8 +70,8 @@ impl TimerWheel {
     }
 
     fn ticks(&self, ns: u64) -> u64 {
-        let passed = (i128::from(ns) - i128::from(self.at.1)).div_euclid(i128::from(self.tick_ns));
-        (i128::from(self.at.0) + passed).max(0) as u64
+        let passed = (i128::from(ns) - i128::from(self.at.ns)).div_euclid(i128::from(self.tick_ns));
+        (i128::from(self.at.ticks) + passed).max(0) as u64
     }
 }
 
@@ -100,9 +107,9 @@ mod tests {
         assert_eq!(step, 6);
         assert_eq!(wheel.ns_of(step), 1_000_000_000 + (512 - 7) * 4_000_000);
         let mut learned = wheel;
-        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 + 1);
+        learned.add_moment(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 + 1);
         assert_eq!(learned, wheel, "later in its tick");
-        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 - 1);
+        learned.add_moment(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 - 1);
         assert_eq!(learned.ns_of(step), wheel.ns_of(step) - 1, "earlier in its tick");
         for due_ns in (0..20_000_000_000u64).step_by(333_333_333) {
             let fires_ns = wheel.ns_of(wheel.step_after(due_ns));

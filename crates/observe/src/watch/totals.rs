@@ -1,7 +1,7 @@
 use super::classes::SIZE_CLASSES;
 use super::kernel::KernelHooks;
 use super::states::Transitions;
-use super::watcher::Counted;
+use super::watcher::ProgramCounts;
 use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
 use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, OpenRequest, OpenTotals};
 
@@ -32,11 +32,11 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
     totals
 }
 
-pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
-    let is_seen = |counter: Counter| hooks.see(counter.declaration().source);
+pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> ProgramCounts {
+    let is_seen = |counter: Counter| hooks.observes(counter.declaration().source);
     let number = |counter: Counter| is_seen(counter).then(|| counts.counters[counter as usize]);
-    let of = |is_loss| Counts::of(|counter| number(counter).filter(|_| counter.is_loss() == is_loss));
-    Counted {
+    let of = |is_loss| Counts::from_fn(|counter| number(counter).filter(|_| counter.is_loss() == is_loss));
+    ProgramCounts {
         transitions: Transitions {
             entered: counts.entered,
             left: counts.left,

@@ -4,18 +4,18 @@ use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
 use super::by_process;
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
-use super::duty::{Account, Act, Duty};
+use super::duty::{CostAccount, Duty, DutyAction};
 use super::edges::RequestProgress;
 use super::error::WatchError;
 use super::kernel::{KernelHooks, ReceiveHook};
 use super::pack_places;
 use super::phases::PhaseSums;
 use super::probe_cost;
-use super::programs::{PortOptions, Programs, WAYS};
-use super::schedule::{DRAIN, Schedule, WINDOW};
+use super::programs::{PortOptions, WAYS, WatchPrograms};
+use super::schedule::{DRAIN, WINDOW, WindowTimes};
 use super::shares::{EventPrices, WINDOW_COST_PER_CPU_NS};
 use super::totals;
-use super::watcher::{Charged, Counted, WatchOptions};
+use super::watcher::{ChargedTime, ProgramCounts, WatchOptions};
 use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
@@ -50,11 +50,11 @@ enum Stage {
 
 #[derive(Debug)]
 pub struct Tracer {
-    pub(super) programs: Programs,
+    pub(super) programs: WatchPrograms,
     sizes: SizeClasses,
     mode: Mode,
     costs: EventCosts,
-    schedule: Schedule,
+    schedule: WindowTimes,
     stage: Stage,
     window: u32,
     phases: PhaseSums,
@@ -66,8 +66,8 @@ pub struct Tracer {
     /// The detected protocol; `None` if no reads are sampled.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
-    pack_trouble: Option<String>,
-    trouble: Option<String>,
+    pack_failure: Option<String>,
+    failure: Option<String>,
     /// Counted time up to the end of the last counting period, and since when requests are counted.
     counted_ns: u64,
     counting_since_ns: Option<u64>,
@@ -92,7 +92,7 @@ impl Tracer {
             hooks.receive = ReceiveHook::Position;
         }
         let slots = slots(options.room, connections);
-        let mut programs = Programs::load(
+        let mut programs = WatchPrograms::load(
             hooks,
             &PortOptions {
                 class_below_bytes: options.classes.upper_ends(),
@@ -115,7 +115,7 @@ impl Tracer {
             sizes: options.classes.clone(),
             mode: options.mode,
             costs,
-            schedule: Schedule::new(now_ns, now_ns ^ u64::from(std::process::id())),
+            schedule: WindowTimes::new(now_ns, now_ns ^ u64::from(std::process::id())),
             stage: Stage::Idle,
             window: 0,
             phases: PhaseSums::new(options.classes.count()),
@@ -126,8 +126,8 @@ impl Tracer {
             splits: options.splits,
             traffic: options.detects_protocol.then(Traffic::default),
             pack: None,
-            pack_trouble: None,
-            trouble: None,
+            pack_failure: None,
+            failure: None,
             counted_ns: 0,
             counting_since_ns: None,
             has_gaps: !options.mode.counts_requests(),
@@ -184,16 +184,16 @@ impl Tracer {
         self.counted_ns + self.counting_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
-    fn act(&mut self, act: Act) -> Result<(), WatchError> {
+    fn run_action(&mut self, act: DutyAction) -> Result<(), WatchError> {
         match act {
-            Act::Begin => self.begin_counting(),
-            Act::Shut => {
+            DutyAction::Begin => self.begin_counting(),
+            DutyAction::Shut => {
                 // Phases are not timed in windows of counting.
                 self.end(monotonic_ns());
                 self.shut_counting();
                 Ok(())
             }
-            Act::End => self.end_counting(),
+            DutyAction::End => self.end_counting(),
         }
     }
 
@@ -216,9 +216,9 @@ impl Tracer {
         match found {
             Ok((places, costs)) => {
                 self.pack = Some(ActivePack::new(pack, places, costs, self.sizes.count()));
-                self.pack_trouble = None;
+                self.pack_failure = None;
             }
-            Err(why) => self.pack_trouble = Some(why),
+            Err(why) => self.pack_failure = Some(why),
         }
     }
 
@@ -228,7 +228,7 @@ impl Tracer {
     }
 
     pub fn pack_note(&self) -> Option<&str> {
-        self.pack_trouble.as_deref()
+        self.pack_failure.as_deref()
     }
 
     fn open(&mut self, is_pack: bool, with_syscalls: bool) -> Result<u64, WatchError> {
@@ -280,7 +280,7 @@ impl Tracer {
         self.window_receives += grown.iter().map(|row| row.requests).sum::<u64>();
         match self.pack.as_mut().filter(|_| is_pack) {
             Some(pack) => {
-                pack.held(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
+                pack.add_window(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
             }
             None => self.phases.add_rows(&grown),
         }
@@ -292,8 +292,8 @@ impl Tracer {
             return match duty.step(now_ns) {
                 Err(next_ns) => next_ns,
                 Ok(act) => {
-                    if let Err(error) = self.act(act) {
-                        self.trouble = Some(error.to_string());
+                    if let Err(error) = self.run_action(act) {
+                        self.failure = Some(error.to_string());
                         return None;
                     }
                     Some(now_ns)
@@ -317,12 +317,12 @@ impl Tracer {
                 match self.open(is_pack, with_syscalls) {
                     Ok(opened_ns) => Some(opened_ns + length(is_pack)),
                     Err(error) if is_pack => {
-                        self.pack_trouble = Some(error.to_string());
+                        self.pack_failure = Some(error.to_string());
                         self.pack.iter_mut().for_each(|pack| pack.next_ns = None);
                         scheduled_ns
                     }
                     Err(error) => {
-                        self.trouble = Some(error.to_string());
+                        self.failure = Some(error.to_string());
                         self.mode = Mode::Counts;
                         None
                     }
@@ -338,7 +338,7 @@ impl Tracer {
                 if is_pack {
                     return Some(now_ns);
                 }
-                self.schedule.held(now_ns);
+                self.schedule.plan_next(now_ns);
                 self.schedule.next_ns()
             }
         }
@@ -352,9 +352,9 @@ impl Tracer {
     }
 
     pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
-        if self.mode == Mode::Counts && self.stage == Stage::Idle && self.pack.is_some() && self.pack_trouble.is_none()
+        if self.mode == Mode::Counts && self.stage == Stage::Idle && self.pack.is_some() && self.pack_failure.is_none()
         {
-            self.open(true, false).inspect_err(|error| self.pack_trouble = Some(error.to_string()))?;
+            self.open(true, false).inspect_err(|error| self.pack_failure = Some(error.to_string()))?;
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ impl Tracer {
             window_receive_ns: costs.window_receive_ns,
             send_ns: costs.send_ns,
             sends_per_receive: self.sends_per_receive(),
-            pack_request_ns: self.pack.as_ref().filter(|_| self.pack_trouble.is_none()).map(ActivePack::request_ns),
+            pack_request_ns: self.pack.as_ref().filter(|_| self.pack_failure.is_none()).map(ActivePack::request_ns),
         }
     }
 
@@ -415,7 +415,7 @@ impl Tracer {
         }
         let per_receive_cpu_ns = server_cpu_ns as f64 / receives as f64;
         let mut budget = budget;
-        if let Some(pack) = self.pack.as_mut().filter(|_| self.pack_trouble.is_none()) {
+        if let Some(pack) = self.pack.as_mut().filter(|_| self.pack_failure.is_none()) {
             pack.adapt(monotonic_ns(), per_receive_cpu_ns, budget);
             budget *= 1.0 - PACK_SHARE;
         }
@@ -437,24 +437,24 @@ impl Tracer {
             + runs.receives.saturating_sub(receives) as f64 * self.costs.away_ns;
         let counted_ns = self.counted_ns_at(at_ns);
         let added_ns = self.cost(receives, None).added_ns;
-        let account = Account { at_ns, server_ns, counted_ns, counting_ns, added_ns };
+        let account = CostAccount { at_ns, server_ns, counted_ns, counting_ns, added_ns };
         match &mut self.duty {
             None => self.duty = Some(Duty::new(account)),
             Some(duty) => {
-                if let Some(Err(error)) = duty.account(account, budget).map(|act| self.act(act)) {
-                    self.trouble = Some(error.to_string());
+                if let Some(Err(error)) = duty.account(account, budget).map(|act| self.run_action(act)) {
+                    self.failure = Some(error.to_string());
                 }
             }
         }
     }
 
     /// Connections and losses; only reads memory.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> ProgramCounts {
         totals::counted(&self.programs.counts.get(0), self.programs.hooks)
     }
 
-    pub fn read(&mut self, reading: &mut Reading) -> Charged {
-        let mut charged = Charged::default();
+    pub fn read(&mut self, reading: &mut Reading) -> ChargedTime {
+        let mut charged = ChargedTime::default();
         if self.mode.counts_requests() {
             let swept = self.programs.sweep().unwrap_or_default();
             reading.classes = totals::classes(self.programs.classes.iter(), &swept, self.sizes.count());
@@ -466,7 +466,7 @@ impl Tracer {
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
         let (work, between_ns) = by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0));
-        Charged { between_ns, work: self.mode.counts_requests().then_some(work), ..charged }
+        ChargedTime { between_ns, work: self.mode.counts_requests().then_some(work), ..charged }
     }
 
     /// Requests that are not answered, or not fully acknowledged.
@@ -487,7 +487,7 @@ impl Tracer {
     /// The protocol according to the reads sampled so far; permits a few more samples.
     fn traffic(&mut self) -> Option<Traffic> {
         let traffic = self.traffic.as_mut()?;
-        for look in self.programs.looks() {
+        for look in self.programs.sampled_reads() {
             let kept = look.head.get(..look.kept as usize).filter(|head| !head.is_empty());
             super::traffic::add(traffic, kept, look.bytes);
         }
@@ -553,7 +553,7 @@ impl Tracer {
 
     /// Describes the current rate of windows, or why there are none.
     pub fn windows_note(&self) -> Option<String> {
-        match (&self.trouble, self.mode) {
+        match (&self.failure, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),
             (None, Mode::Budgeted) if self.schedule.period().is_none() => Some(
                 "phases are not timed: windows would exceed the overhead budget (raise it with --overhead, or use \

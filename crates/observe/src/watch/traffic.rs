@@ -12,7 +12,7 @@ use record::watch::Traffic;
 const LOOK_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum ReadContent {
     Http1 {
         /// Number of requests whose first line is in the read.
         requests: u32,
@@ -48,30 +48,30 @@ pub fn add(traffic: &mut Traffic, head: Option<&[u8]>, bytes: u32) {
     };
     let content = content(head);
     traffic.requests += whole(content.requests(), head.len().min(LOOK_BYTES), bytes as usize);
-    if let Content::Http1 { has_body, expects, is_websocket, .. } = content {
+    if let ReadContent::Http1 { has_body, expects, is_websocket, .. } = content {
         traffic.uploads += u64::from(has_body);
         traffic.expecting += u64::from(expects);
         traffic.websockets += u64::from(is_websocket);
     }
     *match content {
-        Content::Http2 { .. } => &mut traffic.http2,
-        Content::Tls => &mut traffic.tls,
-        Content::Other => &mut traffic.other,
+        ReadContent::Http2 { .. } => &mut traffic.http2,
+        ReadContent::Tls => &mut traffic.tls,
+        ReadContent::Other => &mut traffic.other,
         several if several.requests() > 1 => &mut traffic.pipelined,
-        Content::Http1 { .. } => &mut traffic.http1,
-        Content::Redis { .. } => &mut traffic.redis,
-        Content::Memcached { .. } => &mut traffic.memcached,
+        ReadContent::Http1 { .. } => &mut traffic.http1,
+        ReadContent::Redis { .. } => &mut traffic.redis,
+        ReadContent::Memcached { .. } => &mut traffic.memcached,
     } += 1;
 }
 
-impl Content {
+impl ReadContent {
     /// Requests, commands or streams that begin in the read.
     fn requests(self) -> u32 {
         match self {
-            Content::Http1 { requests, .. } => requests,
-            Content::Redis { commands } | Content::Memcached { commands } => commands,
-            Content::Http2 { streams } => streams,
-            Content::Tls | Content::Other => 0,
+            ReadContent::Http1 { requests, .. } => requests,
+            ReadContent::Redis { commands } | ReadContent::Memcached { commands } => commands,
+            ReadContent::Http2 { streams } => streams,
+            ReadContent::Tls | ReadContent::Other => 0,
         }
     }
 }
@@ -140,22 +140,27 @@ const HEADERS: u8 = 1;
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Classifies the first bytes of a read that began a request.
-pub fn content(head: &[u8]) -> Content {
+pub fn content(head: &[u8]) -> ReadContent {
     let head = behind_proxy_line(&head[..head.len().min(LOOK_BYTES)]);
     if is_beginning_of(head, PREFACE) {
         let frames = head.get(PREFACE_BYTES..).unwrap_or_default();
-        return Content::Http2 { streams: streams(frames).unwrap_or(0) };
+        return ReadContent::Http2 { streams: streams(frames).unwrap_or(0) };
     }
     if METHODS.iter().any(|method| is_beginning_of(head, method)) {
         return requests(head);
     }
     match head {
         // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read only these bytes at first.
-        [20..=23, 3, 0..=4, ..] => Content::Tls,
-        [b'*', b'1'..=b'9', ..] => commands(head).map_or(Content::Other, |commands| Content::Redis { commands }),
+        [20..=23, 3, 0..=4, ..] => ReadContent::Tls,
+        [b'*', b'1'..=b'9', ..] => {
+            commands(head).map_or(ReadContent::Other, |commands| ReadContent::Redis { commands })
+        }
         _ => {
-            let of_memcached = || memcached(head).map(|commands| Content::Memcached { commands });
-            streams(head).map(|streams| Content::Http2 { streams }).or_else(of_memcached).unwrap_or(Content::Other)
+            let of_memcached = || memcached(head).map(|commands| ReadContent::Memcached { commands });
+            streams(head)
+                .map(|streams| ReadContent::Http2 { streams })
+                .or_else(of_memcached)
+                .unwrap_or(ReadContent::Other)
         }
     }
 }
@@ -181,7 +186,7 @@ fn behind_proxy_line(head: &[u8]) -> &[u8] {
     }
 }
 
-fn requests(head: &[u8]) -> Content {
+fn requests(head: &[u8]) -> ReadContent {
     let (mut requests, mut has_body, mut expects, mut is_websocket) = (0, false, false, false);
     let mut rest = head;
     while METHODS.iter().any(|method| rest.starts_with(method)) {
@@ -208,7 +213,7 @@ fn requests(head: &[u8]) -> Content {
         rest = rest.get((end + 4).saturating_add(body_bytes)..).unwrap_or_default();
     }
     // The read has less than a method, so one request begins.
-    Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
+    ReadContent::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
 }
 
 /// Counts Redis commands: arrays of strings with their lengths
@@ -311,7 +316,9 @@ mod tests {
 
     fn http1(head: &str) -> (u32, bool, bool, bool) {
         match content(head.as_bytes()) {
-            Content::Http1 { requests, has_body, expects, is_websocket } => (requests, has_body, expects, is_websocket),
+            ReadContent::Http1 { requests, has_body, expects, is_websocket } => {
+                (requests, has_body, expects, is_websocket)
+            }
             other => panic!("{head:?} is {other:?}"),
         }
     }
@@ -335,7 +342,7 @@ mod tests {
 
     #[test]
     fn other_protocols_are_recognised_by_their_first_bytes() {
-        let http2 = |streams| Content::Http2 { streams };
+        let http2 = |streams| ReadContent::Http2 { streams };
         assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2(0));
         let opening = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]].concat();
         assert_eq!(content(&opening), http2(1));
@@ -344,23 +351,23 @@ mod tests {
         assert_eq!(content(&request), http2(1));
         assert_eq!(content(&request.repeat(5)), http2(5));
         request.extend([0, 0, 1, 77, 0, 0, 0, 0, 0]);
-        assert_eq!(content(&request), Content::Other, "no such frame follows");
-        assert_eq!(content(&[22, 3, 1, 2, 0, 1]), Content::Tls);
-        assert_eq!(content(&[23, 3, 3]), Content::Tls);
-        assert_eq!(content(&[0x81, 0x85, 1, 2, 3, 4]), Content::Other, "a frame of a WebSocket");
-        let redis = |commands| Content::Redis { commands };
+        assert_eq!(content(&request), ReadContent::Other, "no such frame follows");
+        assert_eq!(content(&[22, 3, 1, 2, 0, 1]), ReadContent::Tls);
+        assert_eq!(content(&[23, 3, 3]), ReadContent::Tls);
+        assert_eq!(content(&[0x81, 0x85, 1, 2, 3, 4]), ReadContent::Other, "a frame of a WebSocket");
+        let redis = |commands| ReadContent::Redis { commands };
         assert_eq!(content(b"*1\r\n$4\r\nPING\r\n"), redis(1));
         assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(16).as_slice()), redis(16));
         assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*2\r\n$3\r\nGE"), redis(2), "cut");
-        assert_eq!(content(b"*1\r\n$4\r\nPINGPONG"), Content::Other);
-        assert_eq!(content(b"*1 is no command"), Content::Other);
-        assert_eq!(content(b""), Content::Other);
-        let memcached = |commands| Content::Memcached { commands };
+        assert_eq!(content(b"*1\r\n$4\r\nPINGPONG"), ReadContent::Other);
+        assert_eq!(content(b"*1 is no command"), ReadContent::Other);
+        assert_eq!(content(b""), ReadContent::Other);
+        let memcached = |commands| ReadContent::Memcached { commands };
         assert_eq!(content(b"get a b c\r\n"), memcached(1));
         assert_eq!(content(b"set a 0 0 5\r\nget x\r\nmg b v\r\nms c 1\r\nz\r\nge"), memcached(4), "the last is cut");
         assert_eq!(content(b"set a 0 0 5000\r\nxxxx"), memcached(1));
-        assert_eq!(content(b"set a 0 0 -5\r\nxxxx"), Content::Other);
-        assert_eq!(content(b"getting somewhere\r\n"), Content::Other);
+        assert_eq!(content(b"set a 0 0 -5\r\nxxxx"), ReadContent::Other);
+        assert_eq!(content(b"getting somewhere\r\n"), ReadContent::Other);
     }
 
     #[test]
@@ -370,7 +377,7 @@ mod tests {
         second.extend([0x21, 0x11, 0, 12]);
         second.extend([0; 12]);
         second.extend(b"GET / HTTP/1.1\r\n\r\n");
-        assert!(matches!(content(&second), Content::Http1 { requests: 1, .. }));
+        assert!(matches!(content(&second), ReadContent::Http1 { requests: 1, .. }));
     }
 
     #[test]
@@ -414,7 +421,7 @@ mod tests {
         #[test]
         fn any_text_after_a_method_counts_as_a_request(tail in "[ -~\r\n]{0,300}") {
             let head = format!("GET {tail}");
-            let is_http1 = matches!(content(head.as_bytes()), Content::Http1 { .. });
+            let is_http1 = matches!(content(head.as_bytes()), ReadContent::Http1 { .. });
             prop_assert!(is_http1);
         }
     }

@@ -4,10 +4,10 @@ use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::group_io::{GroupIoReader, read_control_group};
-use super::intervals::{Due, Intervals};
+use super::intervals::{DueKinds, Intervals};
 use super::kernel::ReceiveHook;
 use super::pack::Pack;
-use super::server::{Roots, ServerReading, ServerSide};
+use super::server::{Roots, ServerReader, ServerReading};
 use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
 use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
@@ -17,7 +17,7 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
 use crate::namespace::{namespace_number, needs_hosts_process_ids};
-use crate::processes::{Origin, Process, in_control_group};
+use crate::processes::{Process, ProcessOrigin, in_control_group};
 use crate::sock_diag::STATES;
 use record::account::Account;
 use record::time::{monotonic_ns, unix_ms};
@@ -117,7 +117,7 @@ pub struct Watcher {
     accountant: Option<Result<Accountant, WatchError>>,
     /// Whether requests were counted at any time during this watch.
     has_counted: bool,
-    server: ServerSide,
+    server: ServerReader,
     pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
@@ -131,12 +131,12 @@ pub struct Watcher {
     overflows: u64,
     overflows_at_scan: u64,
     last: Reading,
-    slow: Slow,
+    slow: SlowReadings,
 }
 
 /// The programs' counts of the port's connections; empty without programs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counted {
+pub(super) struct ProgramCounts {
     pub transitions: Transitions,
     pub connections: Counts,
     pub losses: Counts,
@@ -144,19 +144,19 @@ pub(super) struct Counted {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Charged {
+pub(super) struct ChargedTime {
     /// Time charged to requests, including those in progress.
     pub requests_ns: i64,
     /// Time charged to threads between connections.
     pub between_ns: i64,
     /// Work by process, if requests are counted and the process ids are those of /proc.
-    pub work: Option<BTreeMap<Process, by_process::Work>>,
+    pub work: Option<BTreeMap<Process, by_process::ProcessWork>>,
 }
 
 /// Readings with an interval of their own.
 #[derive(Debug)]
-struct Slow {
-    due: Due,
+struct SlowReadings {
+    due: DueKinds,
     reader: SystemReader,
     io_reader: GroupIoReader,
     system: SystemTotals,
@@ -164,10 +164,10 @@ struct Slow {
     control_group: Option<ControlGroupTotals>,
 }
 
-impl Slow {
+impl SlowReadings {
     fn new() -> Self {
-        Slow {
-            due: Due::default(),
+        SlowReadings {
+            due: DueKinds::default(),
             reader: SystemReader::open(),
             io_reader: GroupIoReader::default(),
             system: SystemTotals::default(),
@@ -176,7 +176,7 @@ impl Slow {
         }
     }
 
-    fn read(&mut self, now_ns: u64, options: &WatchOptions, members: &[(u32, &Origin)]) {
+    fn read(&mut self, now_ns: u64, options: &WatchOptions, members: &[(u32, &ProcessOrigin)]) {
         let due = self.due.at(now_ns, &options.system_intervals);
         self.reader.read_into(&mut self.system, &due);
         if due.contains(&SystemKind::Server) {
@@ -203,7 +203,7 @@ impl Watcher {
                 Roots::ControlGroup(folder.clone(), pids)
             }
         };
-        let mut server = ServerSide::open(options.port, group, options.netns_pid)?;
+        let mut server = ServerReader::open(options.port, group, options.netns_pid)?;
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
         let seen = server.scan().map(|sockets| sockets.by_state.iter().sum()).unwrap_or(0);
         let namespace = namespace_number(options.netns_pid);
@@ -238,7 +238,7 @@ impl Watcher {
             overflows: 0,
             overflows_at_scan: 0,
             last: Reading::default(),
-            slow: Slow::new(),
+            slow: SlowReadings::new(),
         };
         watcher.take_up_pack();
         watcher.reconcile();
@@ -288,7 +288,7 @@ impl Watcher {
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
-            self.stillness.look(now_ns, &self.counted().transitions);
+            self.stillness.still_ns(now_ns, &self.counted().transitions);
             let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
             if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
                 return;
@@ -303,8 +303,8 @@ impl Watcher {
         self.tracer.as_mut().and_then(|tracer| tracer.step(now_ns))
     }
 
-    pub(super) fn counted(&self) -> Counted {
-        self.tracer.as_ref().map_or_else(Counted::default, Tracer::counted)
+    pub(super) fn counted(&self) -> ProgramCounts {
+        self.tracer.as_ref().map_or_else(ProgramCounts::default, Tracer::counted)
     }
 
     fn has_programs(&self) -> bool {
@@ -347,7 +347,7 @@ impl Watcher {
         self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
         self.scan_credit_at_ns += saved_ns * SCAN_SHARE;
         let moved = self.counted().transitions;
-        let is_still = self.stillness.look(now_ns, &moved) >= STILL_NS;
+        let is_still = self.stillness.still_ns(now_ns, &moved) >= STILL_NS;
         let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
         self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&moved)))
     }
@@ -424,16 +424,20 @@ impl Watcher {
         self.server.read(ended_ns)
     }
 
-    fn limits(&mut self, work: Option<&BTreeMap<Process, by_process::Work>>, server: &ServerReading) -> LimitTotals {
+    fn limits(
+        &mut self,
+        work: Option<&BTreeMap<Process, by_process::ProcessWork>>,
+        server: &ServerReading,
+    ) -> LimitTotals {
         let living = |process: &Process| server.processes.iter().any(|living| living.process == *process);
-        let readers = |work: &BTreeMap<Process, by_process::Work>| {
+        let readers = |work: &BTreeMap<Process, by_process::ProcessWork>| {
             let of_living = work.iter().filter(|(process, _)| living(process));
             of_living.map(|(_, work)| work.threads).sum::<u64>().min(server.size.threads)
         };
         LimitTotals { reading_threads: work.map(readers), ..self.server.limits() }
     }
 
-    fn read_cost(&mut self, reading: &mut Reading, charged: &Charged) {
+    fn read_cost(&mut self, reading: &mut Reading, charged: &ChargedTime) {
         let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
         let group_ns = reading.group_ns().unwrap_or(0);
@@ -442,14 +446,14 @@ impl Watcher {
         // With gaps, the charges cover only the time in which requests were counted.
         if let (Some(cpu), Some(connects), None) = (&mut reading.cpu, &reading.connections.connects, reading.counted_ns)
         {
-            let (Charged { requests_ns, between_ns, .. }, connect_ns) = (charged, connects.connect_cpu_ns);
+            let (ChargedTime { requests_ns, between_ns, .. }, connect_ns) = (charged, connects.connect_cpu_ns);
             let elsewhere_ns = cpu.group_ns as i64 - requests_ns - connect_ns - between_ns;
             cpu.charged =
                 Some(ChargedCpu { requests_ns: *requests_ns, connect_ns, between_ns: *between_ns, elsewhere_ns });
         }
     }
 
-    fn connections(&mut self, now_ns: u64, counted: Counted, server: &ServerReading) -> ConnectionTotals {
+    fn connections(&mut self, now_ns: u64, counted: ProgramCounts, server: &ServerReading) -> ConnectionTotals {
         let states = self.states.read(now_ns, &counted.transitions);
         ConnectionTotals {
             states: STATES
@@ -484,7 +488,7 @@ impl Watcher {
         );
         not_watched(
             Severity::Warning,
-            self.server.trouble.as_ref().map(|why| format!("the server's processes are not watched: {why}")),
+            self.server.failure.as_ref().map(|why| format!("the server's processes are not watched: {why}")),
             "start the server, or run as root",
         );
         not_watched(

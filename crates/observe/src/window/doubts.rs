@@ -1,4 +1,4 @@
-use super::Window;
+use super::ObservedWindow;
 use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
 use record::PlainText;
@@ -21,7 +21,7 @@ pub(crate) fn tolerance_ns(cpu_ns: u64) -> u64 {
     (cpu_ns as f64 * ACCOUNT_TOLERANCE_RATIO) as u64 + 4_000_000_000 / clock_ticks_per_sec()
 }
 
-pub(crate) fn window_doubts(window: &Window) -> Vec<Doubt> {
+pub(crate) fn window_doubts(window: &ObservedWindow) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     doubts.extend(steal(window));
     doubts.extend(neighbours(window));
@@ -32,7 +32,7 @@ pub(crate) fn window_doubts(window: &Window) -> Vec<Doubt> {
 }
 
 /// `share`: length of the window as a multiple of the client's.
-pub(crate) fn other_window(window: &Window, share: f64) -> Option<Doubt> {
+pub(crate) fn other_window(window: &ObservedWindow, share: f64) -> Option<Doubt> {
     ((share - 1.0).abs() > WINDOW_TOLERANCE_RATIO).then(|| {
         let elapsed_ms = window.elapsed_ns() as f64 / 1e6;
         DoubtKind::NotWatched.warning(
@@ -47,7 +47,7 @@ pub(crate) fn other_window(window: &Window, share: f64) -> Option<Doubt> {
     })
 }
 
-fn steal(window: &Window) -> Option<Doubt> {
+fn steal(window: &ObservedWindow) -> Option<Doubt> {
     let share = |cpus: crate::machine::CpuUse| cpus.share(cpus.times.steal).unwrap_or(0.0);
     let (machine, server) = (share(window.machine_use()), share(window.server_cpus_use()));
     let worst = machine.max(server);
@@ -63,8 +63,8 @@ fn steal(window: &Window) -> Option<Doubt> {
     })
 }
 
-fn neighbours(window: &Window) -> Option<Doubt> {
-    let others = Neighbours::of(window)?;
+fn neighbours(window: &ObservedWindow) -> Option<Doubt> {
+    let others = Neighbours::measure(window)?;
     if others.cpus <= OTHERS_LIMIT_CPUS {
         return None;
     }
@@ -88,7 +88,7 @@ fn neighbours(window: &Window) -> Option<Doubt> {
     Some(Doubt::new(DoubtKind::NoisyNeighbour, severity, what, remedy))
 }
 
-fn own_cost(window: &Window) -> Option<Doubt> {
+fn own_cost(window: &ObservedWindow) -> Option<Doubt> {
     let elapsed_ns = window.elapsed_ns();
     let cpus = window.observer_cpu_ns() as f64 / elapsed_ns as f64;
     // In a short window, the readings at the ends alone cost more, which is not the cost of watching.
@@ -100,7 +100,7 @@ fn own_cost(window: &Window) -> Option<Doubt> {
     })
 }
 
-fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
+fn not_watched(window: &ObservedWindow, doubts: &mut Vec<Doubt>) {
     if window.has_group {
         if let Some(why) = window.why_no_group() {
             doubts.push(DoubtKind::NotWatched.warning(
@@ -130,7 +130,7 @@ fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
     }
 }
 
-fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
+fn sources(window: &ObservedWindow, doubts: &mut Vec<Doubt>) {
     let milliseconds = |ns: u64| ns as f64 / 1e6;
     let by_clocks = window.by_clocks_ns();
     let (begin, end) = (&window.begin.group, &window.end.group);
@@ -198,7 +198,7 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
 }
 
 /// The ticks of each process are rounded separately.
-fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
+fn tolerance_of_ticks(window: &ObservedWindow, cpu_ns: u64) -> u64 {
     let rounding = 2_000_000_000 / clock_ticks_per_sec() * window.members.len() as u64;
     tolerance_ns(cpu_ns) + rounding
 }
@@ -216,7 +216,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     /// Two CPUs over ten seconds, in which the server used `cpu_ns` on CPU 1.
-    fn window(cpu_ns: u64, cpu1: CpuTimes) -> Window {
+    fn window(cpu_ns: u64, cpu1: CpuTimes) -> ObservedWindow {
         let machine = |at_ns, times: [CpuTimes; 2]| MachineReading {
             at_ns,
             stat: MachineStat { cpus: times.into_iter().enumerate().collect(), ..MachineStat::default() },
@@ -227,7 +227,7 @@ mod tests {
         end.group.switches = 1;
         end.machine = machine(10 * SECOND_NS, [CpuTimes { idle: 1000, ..CpuTimes::default() }, cpu1]);
         let begin = Edge { machine: machine(0, [CpuTimes::default(); 2]), ..Edge::default() };
-        Window {
+        ObservedWindow {
             begin,
             end,
             network_before: Default::default(),
@@ -254,7 +254,7 @@ mod tests {
         CpuTimes { user, idle: 1000 - user, ..CpuTimes::default() }
     }
 
-    fn kinds(window: &Window) -> Vec<DoubtKind> {
+    fn kinds(window: &ObservedWindow) -> Vec<DoubtKind> {
         window_doubts(window).into_iter().map(|doubt| doubt.kind).collect()
     }
 
@@ -282,8 +282,9 @@ mod tests {
     fn a_server_that_cannot_be_seen_is_not_called_other_work() {
         let mut window = window(0, busy(800));
         window.members.clear();
-        let what =
-            |window: &Window| window_doubts(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
+        let what = |window: &ObservedWindow| {
+            window_doubts(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour)
+        };
         let doubt = what(&window).unwrap();
         assert!(doubt.what.starts_with("the server (its processes are not visible)"), "{doubt:?}");
         assert!(!doubt.remedy.contains("stop"), "{doubt:?}");

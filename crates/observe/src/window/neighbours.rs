@@ -1,6 +1,6 @@
 //! Other work on the machine: CPU time of neither the server, its backends, the client nor the watcher.
 
-use super::Window;
+use super::ObservedWindow;
 use record::PlainText;
 
 /// Other work in a window: a lower bound, and its largest process.
@@ -22,7 +22,7 @@ impl Neighbours {
     ///   which is subtracted twice, because their time includes it), minus the error of the ticks.
     ///
     /// The kernel's ksoftirqd threads are left out, because they work for the load.
-    pub fn of(window: &Window) -> Option<Self> {
+    pub fn measure(window: &ObservedWindow) -> Option<Self> {
         let elapsed_ns = window.elapsed_ns() as f64;
         if elapsed_ns <= 0.0 {
             return None;
@@ -51,7 +51,7 @@ impl Neighbours {
 }
 
 /// Busy time outside of the run's processes, in CPUs; may be negative.
-fn remainder(window: &Window) -> Option<f64> {
+fn remainder(window: &ObservedWindow) -> Option<f64> {
     let machine = window.machine_use();
     let elapsed_ns = window.elapsed_ns() as f64;
     let client_ns = match (window.begin.client_cpu_ns, window.end.client_cpu_ns) {

@@ -1,7 +1,7 @@
 //! Compares the group's CPU time with the processes' own accounts.
 
 use crate::actors::{Actor, is_root};
-use observe::{Group, Observer, Target, Window};
+use observe::{Group, ObservedWindow, Observer, WatchTarget};
 use record::names;
 use std::path::Path;
 use std::time::Duration;
@@ -11,15 +11,15 @@ const SLACK_NS: u64 = 15_000_000;
 /// Times of ended children are sampled in ticks of 10 ms: each of the four children may miss one, and the parent too.
 const TICKS_NS: u64 = 50_000_000;
 
-pub fn target(group: Group) -> Target {
-    Target { port: 1, group, netns_pid: None, server_cpus: vec![], client_pid: std::process::id() }
+pub fn target(group: Group) -> WatchTarget {
+    WatchTarget { port: 1, group, netns_pid: None, server_cpus: vec![], client_pid: std::process::id() }
 }
 
 fn assert_close(seen_ns: u64, told_ns: u64, slack_ns: u64) {
     assert!(seen_ns.abs_diff(told_ns) <= slack_ns, "watched {seen_ns} ns, the process says {told_ns} ns");
 }
 
-fn during(actor: &mut Actor, order: &str) -> (Window, u64) {
+fn during(actor: &mut Actor, order: &str) -> (ObservedWindow, u64) {
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(20)).unwrap();
     observer.window_begins().unwrap();
     let told = actor.ask(order).parse().unwrap();

@@ -1,6 +1,6 @@
 //! Well-formed and malformed answers of inet_diag.
 
-use observe::sock_diag::{PortSockets, Progress, read_datagram};
+use observe::sock_diag::{DumpProgress, PortSockets, read_datagram};
 use proptest::prelude::*;
 
 const GETSOCK: u16 = 18;
@@ -35,9 +35,9 @@ fn sockets_are_counted_until_the_dump_is_done() {
     let mut datagram = message(GETSOCK, 7, &socket(libc::AF_INET, 1));
     datagram.extend(message(20, 7, &socket(libc::AF_INET6, 12)));
     datagram.extend(message(GETSOCK, 7, &socket(libc::AF_INET, 10)));
-    assert_eq!(read_datagram(&datagram, 7, &mut sockets).unwrap(), Progress::More);
+    assert_eq!(read_datagram(&datagram, 7, &mut sockets).unwrap(), DumpProgress::More);
     let done = message(libc::NLMSG_DONE as u16, 7, &0u32.to_ne_bytes());
-    assert_eq!(read_datagram(&done, 7, &mut sockets).unwrap(), Progress::Complete);
+    assert_eq!(read_datagram(&done, 7, &mut sockets).unwrap(), DumpProgress::Complete);
     assert_eq!((sockets.by_state[1], sockets.by_state[3], sockets.by_state[10]), (1, 1, 1));
     let listener = sockets.listeners[0];
     assert_eq!(listener.address, "127.0.0.1:8080".parse().unwrap());
@@ -66,7 +66,7 @@ fn an_answer_to_an_earlier_request_is_skipped() {
     let mut sockets = PortSockets::default();
     let mut datagram = message(GETSOCK, 6, &socket(libc::AF_INET, 1));
     datagram.extend(message(libc::NLMSG_DONE as u16, 6, &0u32.to_ne_bytes()));
-    assert_eq!(read_datagram(&datagram, 7, &mut sockets).unwrap(), Progress::More);
+    assert_eq!(read_datagram(&datagram, 7, &mut sockets).unwrap(), DumpProgress::More);
     assert_eq!(sockets, PortSockets::default());
 }
 

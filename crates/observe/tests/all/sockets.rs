@@ -5,7 +5,7 @@ use crate::actors::Actor;
 use crate::group::target;
 use observe::sock_diag::{DiagSocket, STATES, Scope};
 use observe::watch::{WatchOptions, Watcher};
-use observe::{Group, ObserveError, Observer, Target, listening_addresses, server_on_port};
+use observe::{Group, ObserveError, Observer, WatchTarget, listening_addresses, server_on_port};
 use record::names;
 use record::watch::Mode;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -92,7 +92,7 @@ fn the_window_shows_the_states_and_the_servers_fd_holder() {
     let listener = TcpListener::bind("127.83.1.2:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (_clients, _servers) = open(&listener, 11);
-    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let target = WatchTarget { port, ..target(Group::ListeningOn(port)) };
     let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
     observer.window_begins().unwrap();
     let mut observation = None;
@@ -127,7 +127,7 @@ fn unaccepted_connections_are_in_the_accept_queue() {
         assert!(listeners[0].queue_limit >= 9, "{listeners:?}");
         listeners[0].queue == 9
     });
-    let target = Target { port: address.port(), ..target(Group::None) };
+    let target = WatchTarget { port: address.port(), ..target(Group::None) };
     let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
     observer.window_begins().unwrap();
     eventually("the window saw it", || {
@@ -146,7 +146,7 @@ fn a_port_without_a_server_has_none() {
     };
     assert_eq!(server_on_port(port, None).unwrap(), None);
     assert_eq!(listening_addresses(port, None).unwrap(), []);
-    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let target = WatchTarget { port, ..target(Group::ListeningOn(port)) };
     let mut observer = Observer::start(target, Duration::from_millis(10)).unwrap();
     observer.window_begins().unwrap();
     let figures = observer.window_ends().unwrap().observation(1).figures;
@@ -171,7 +171,7 @@ fn a_server_that_starts_after_the_observer_is_found() {
     let mut actor = Actor::start("listener");
     let port: u16 = actor.ask("port").parse().unwrap();
     actor.end();
-    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let target = WatchTarget { port, ..target(Group::ListeningOn(port)) };
     let mut observer = Observer::start(target, Duration::from_millis(5)).unwrap();
     let Ok(_listener) = TcpListener::bind(("127.0.0.1", port)) else {
         eprintln!("not run: somebody else took the port");
@@ -191,7 +191,7 @@ fn a_service_manager_that_keeps_the_servers_socket_is_not_the_server() {
     let port: u16 = manager.ask("port").parse().unwrap();
     let error = server_on_port(port, None).unwrap_err();
     assert!(matches!(error, ObserveError::NotStarted { manager: pid, .. } if pid == manager.pid()), "{error}");
-    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let target = WatchTarget { port, ..target(Group::ListeningOn(port)) };
     let mut observer = Observer::start(target, Duration::from_millis(5)).unwrap();
     let mut watcher = Watcher::start(WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(port) }).unwrap();
     observer.window_begins().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::actors::{Actor, as_nobody as started_as_nobody, is_root, pid_of_role_thread};
 use crate::group::target;
-use observe::{Group, ObserveError, Observer, Target, capabilities, listening_addresses, server_on_port};
+use observe::{Group, ObserveError, Observer, WatchTarget, capabilities, listening_addresses, server_on_port};
 use record::{DoubtKind, names};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn the_command_next_to_the_server_has_its_own_figures_and_is_no_neighbour() {
     let (mut agent, idle) = (Actor::start("burner"), Actor::start("poller"));
     let mut observer = Observer::start(target(Group::Tree(idle.pid())), Duration::from_millis(50)).unwrap();
     for (roots, is_beside) in [(&[][..], false), (&[agent.pid()][..], true), (&[][..], false)] {
-        observer.beside(roots);
+        observer.set_beside(roots);
         observer.window_begins().unwrap();
         // The command's children count, too.
         let told_ns: u64 = agent.ask("children").parse().unwrap();
@@ -233,7 +233,7 @@ fn sockets_and_counters_of_another_namespace_are_read_there() {
     let inside = pid_of_role_thread(&actor);
     assert_eq!(listening_addresses(port, Some(inside)).unwrap(), [([127, 0, 0, 1], port).into()]);
     assert_eq!(server_on_port(port, Some(inside)).unwrap().unwrap().pid, actor.pid());
-    let target = Target { port, netns_pid: Some(inside), ..target(Group::ListeningOn(port)) };
+    let target = WatchTarget { port, netns_pid: Some(inside), ..target(Group::ListeningOn(port)) };
     let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
     observer.window_begins().unwrap();
     let observation = loop {
@@ -264,7 +264,8 @@ pub fn as_nobody(line: &str) -> String {
     assert_eq!(listening_addresses(port, None).unwrap().len(), 1, "who may not be seen, but where");
 
     // Another user's process can still be watched by its process id.
-    let mut by_pid = Observer::start(Target { port, ..target(Group::Tree(pid)) }, Duration::from_millis(2)).unwrap();
+    let mut by_pid =
+        Observer::start(WatchTarget { port, ..target(Group::Tree(pid)) }, Duration::from_millis(2)).unwrap();
     by_pid.window_begins().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let observation = by_pid.window_ends().unwrap().observation(1);
@@ -274,7 +275,7 @@ pub fn as_nobody(line: &str) -> String {
     assert!(observation.account.is_none() && unseen.contains("run as root"), "{unseen}");
 
     let mut by_port =
-        Observer::start(Target { port, ..target(Group::ListeningOn(port)) }, Duration::from_millis(2)).unwrap();
+        Observer::start(WatchTarget { port, ..target(Group::ListeningOn(port)) }, Duration::from_millis(2)).unwrap();
     by_port.window_begins().unwrap();
     let observation = by_port.window_ends().unwrap().observation(1);
     let why = observation.figures.get(names::SERVER_CPU).unwrap().not_measured.clone().unwrap();

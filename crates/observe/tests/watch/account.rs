@@ -1,7 +1,7 @@
 //! Compares the account of a server's threads with the scheduler's own clocks, here and in a guest with an older
 //! kernel.
 
-use observe::{Group, Observer, Target};
+use observe::{Group, Observer, WatchTarget};
 use record::account::{ADDRESS_SPACE, Account, ThreadGroup, Wait, WaitKind};
 use record::names;
 use std::os::unix::net::UnixDatagram;
@@ -53,7 +53,7 @@ pub fn closes() {
 
 /// An observer of this process, which serves nothing.
 fn observer_of_this_process() -> Observer {
-    let target = Target {
+    let target = WatchTarget {
         port: 1,
         group: Group::Tree(std::process::id()),
         netns_pid: None,

@@ -2,7 +2,7 @@
 
 use crate::exact::load::Actor;
 use crate::guest::print_verified;
-use observe::slow_down::{SlowDown, SlowDownError, Spun};
+use observe::slow_down::{AddedDelays, SlowDown, SlowDownError};
 use record::SlowPlace;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -54,7 +54,7 @@ pub fn adds_time_at_every_place() -> Option<SlowDownError> {
         // Wait until the last connection has ended.
         std::thread::sleep(Duration::from_millis(50));
         for (at, (before, after)) in SlowPlace::ALL.into_iter().zip(before.into_iter().zip(all(&slow))) {
-            let spun = Spun { count: after.count - before.count, ns: after.ns - before.ns };
+            let spun = AddedDelays { count: after.count - before.count, ns: after.ns - before.ns };
             let (least, most) = reached(at);
             assert!((least..=most).contains(&spun.count), "{at:?} slows {place:?} down: {spun:?}");
             if at == place {

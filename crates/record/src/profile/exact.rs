@@ -113,7 +113,7 @@ pub struct SumCheck {
 
 impl SumCheck {
     /// Compares both sums.
-    pub fn of(summed_ns: u64, expected_ns: u64) -> Self {
+    pub fn new(summed_ns: u64, expected_ns: u64) -> Self {
         let difference_ratio = (expected_ns > 0).then(|| summed_ns as f64 / expected_ns as f64 - 1.0);
         SumCheck { summed_ns, expected_ns, difference_ratio }
     }

@@ -6,7 +6,7 @@
 
 /// The kernel hook that a counter needs. Without the hook, the counter is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum CounterHook {
     /// Transitions between the states of connections.
     States,
     /// The tracepoint of retransmissions.
@@ -27,7 +27,7 @@ pub struct Declaration {
     /// A sentence: the help text in Prometheus and the label in the report's tables.
     pub help: &'static str,
     /// Hook that the counter needs.
-    pub source: Source,
+    pub source: CounterHook,
     /// The figure of a load point with the counter's rate.
     pub figure: Option<&'static str>,
 }
@@ -60,7 +60,7 @@ macro_rules! counters {
             name: $name,
             metric: $metric,
             help: $help.trim_ascii_start(),
-            source: Source::$source,
+            source: CounterHook::$source,
             figure: $figure,
         }),+];
     };

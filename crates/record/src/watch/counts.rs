@@ -1,4 +1,4 @@
-use super::counters::{COUNTERS, Counter, Source};
+use super::counters::{COUNTERS, Counter, CounterHook};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ pub struct Counts([Option<u64>; COUNTERS]);
 impl Counter {
     /// Whether the counter belongs to the object `losses`.
     pub fn is_loss(self) -> bool {
-        self.declaration().source == Source::Requests
+        self.declaration().source == CounterHook::Requests
     }
 }
 
 impl Counts {
     /// The number of each counter.
-    pub fn of(number: impl FnMut(Counter) -> Option<u64>) -> Counts {
+    pub fn from_fn(number: impl FnMut(Counter) -> Option<u64>) -> Counts {
         Counts(Counter::ALL.map(number))
     }
 
@@ -62,6 +62,6 @@ impl schemars::JsonSchema for Counts {
 impl<'de> Deserialize<'de> for Counts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members = BTreeMap::<String, Value>::deserialize(deserializer)?;
-        Ok(Counts::of(|counter| members.get(counter.declaration().name).and_then(Value::as_u64)))
+        Ok(Counts::from_fn(|counter| members.get(counter.declaration().name).and_then(Value::as_u64)))
     }
 }

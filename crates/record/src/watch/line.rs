@@ -87,7 +87,10 @@ mod tests {
         let taken = read(r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{},"cpu":{},"cost":{}}}"#);
         assert_eq!(taken.totals, Reading { elapsed_ns: 5, cpu: Some(CpuTotals::default()), ..Reading::default() });
         let taken = read(r#"{"kind":"reading","totals":{"connections":{"accepted":3},"processes":[{"pid":7}]}}"#);
-        assert_eq!(taken.totals.connections.counted, Counts::of(|counter| (counter == Counter::Accepted).then_some(3)));
+        assert_eq!(
+            taken.totals.connections.counted,
+            Counts::from_fn(|counter| (counter == Counter::Accepted).then_some(3))
+        );
         assert_eq!((taken.totals.processes[0].pid, taken.totals.processes[0].counted), (7, None));
     }
 
@@ -123,13 +126,13 @@ mod tests {
             open: Some(OpenTotals { waiting: 1, sending: 0, longest: vec![OpenRequest::default()] }),
             traffic: Some(Traffic { tls: 2, ..Traffic::default() }),
             cpu: Some(CpuTotals { group_ns: 9, charged: Some(ChargedCpu::default()), ..CpuTotals::default() }),
-            losses: Counts::of(|counter| counter.is_loss().then_some(0)),
+            losses: Counts::from_fn(|counter| counter.is_loss().then_some(0)),
             ..Reading::default()
         };
         totals.cost.added = Some(AddedCost { added_ns: 0.5, ..AddedCost::default() });
         totals.connections.states.insert("established".into(), 4);
         let is_there = |counter: &Counter| !counter.is_loss() && *counter != Counter::Retransmits;
-        totals.connections.counted = Counts::of(|counter| is_there(&counter).then_some(5));
+        totals.connections.counted = Counts::from_fn(|counter| is_there(&counter).then_some(5));
         totals.connections.connects = Some(ConnectTotals { connects: 5, ..ConnectTotals::default() });
         totals.processes.push(ProcessTotals { pid: 1, counted: Some(ProcessCounts::default()), ..Default::default() });
         totals.system.read_at_ns.insert("cpu".into(), 3);

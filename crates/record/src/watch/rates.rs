@@ -108,11 +108,11 @@ mod tests {
     #[test]
     fn rates_are_differences_divided_by_time() {
         let mut earlier = Reading { at_ns: 0, classes: vec![ClassTotals::default()], ..Reading::default() };
-        earlier.connections.counted = Counts::of(|_| Some(0));
+        earlier.connections.counted = Counts::from_fn(|_| Some(0));
         let mut now = Reading { at_ns: 2_000_000_000, ..earlier.clone() };
         now.classes[0].requests = 10;
         now.classes[0].cpu_ns = 50_000;
-        now.connections.counted = Counts::of(|_| Some(4));
+        now.connections.counted = Counts::from_fn(|_| Some(4));
         let rates = Rates::between(&earlier, &now);
         let all = rates.all.unwrap();
         assert_eq!(all.requests_per_sec, 5.0);

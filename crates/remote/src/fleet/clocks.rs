@@ -20,9 +20,9 @@ const MORE_OF_EACH_NS: u64 = 100_000;
 const UNDER_WAY: usize = 16;
 /// A longer exchange no longer counts as under way.
 const QUICK_NS: u64 = 1_000_000;
-const LOOK_NS: u64 = 20_000_000;
+const CHECK_NS: u64 = 20_000_000;
 
-struct Exchange {
+struct PingExchange {
     index: usize,
     began_ns: u64,
     pongs: u64,
@@ -44,16 +44,16 @@ impl Fleet {
             heard < LEAST || (heard < MOST && !is_known && monotonic_ns() < more_until_ns)
         };
         let mut waiting: VecDeque<usize> = live.iter().copied().collect();
-        let mut under_way: Vec<Exchange> = Vec::new();
-        let mut looks_ns = begun_ns;
+        let mut under_way: Vec<PingExchange> = Vec::new();
+        let mut next_check_ns = begun_ns;
         loop {
             let now = monotonic_ns();
-            if now >= looks_ns {
+            if now >= next_check_ns {
                 self.pump(0, 0);
                 if must_end(self) {
                     return false;
                 }
-                looks_ns = now + LOOK_NS;
+                next_check_ns = now + CHECK_NS;
             }
             under_way.retain(|exchange| {
                 let link = &self.links[exchange.index];
@@ -68,7 +68,7 @@ impl Fleet {
                 && let Some(index) = waiting.pop_front()
             {
                 let link = &self.links[index];
-                under_way.push(Exchange { index, began_ns: monotonic_ns(), pongs: link.pongs });
+                under_way.push(PingExchange { index, began_ns: monotonic_ns(), pongs: link.pongs });
                 link.ping();
                 quick += 1;
             }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::fleet::OnLoss;
     use crate::fleet::faked::work;
-    use crate::link::Source;
+    use crate::link::WorkerSource;
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::AtomicBool;
 
@@ -103,7 +103,7 @@ mod tests {
                 std::thread::spawn(move || work(socket, ahead_ns, Box::new(|_, _| ())));
             }
         });
-        let sources = vec![Source::Node { name: "fake".into(), socket }; count];
+        let sources = vec![WorkerSource::Node { name: "fake".into(), socket }; count];
         let mut fleet = Fleet::connect(&sources, None, OnLoss::End, None, &AtomicBool::new(false)).expect("a fleet");
         let live: Vec<usize> = (0..count).collect();
         let is_known = |fleet: &Fleet, index: &usize| fleet.links[*index].clock.is_some_and(|of| of.exchanges >= LEAST);

@@ -1,12 +1,12 @@
 use super::{Fleet, OnLoss};
-use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures};
+use crate::account::{WorkerPart, clock_doubt, loss_doubt, uncounted_words, worker_figures};
 use crate::error::{Result, unusable};
-use crate::link::{Link, WorkerState};
+use crate::link::{WorkerLink, WorkerState};
 use crate::merge;
 use crate::protocol::ToWorker;
 use crate::shares;
 use load::cold::ColdCounts;
-use load::{LoadEvents, LoadResult, Progress};
+use load::{LoadEvents, LoadProgress, LoadResult};
 use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +21,11 @@ const RESULT_NS: u64 = 30_000_000_000;
 #[derive(Default)]
 struct Results {
     sum: merge::Sum,
-    parts: Vec<Part>,
+    parts: Vec<WorkerPart>,
     late: Vec<(usize, f64)>,
 }
 
-pub(super) struct Conduct<'a> {
+pub(super) struct FleetConductor<'a> {
     pub fleet: &'a mut Fleet,
     pub plan: &'a LoadPlan,
     pub live: &'a [usize],
@@ -37,7 +37,7 @@ pub(super) struct Conduct<'a> {
     pub reported_ns: u64,
 }
 
-impl Conduct<'_> {
+impl FleetConductor<'_> {
     pub fn conduct(mut self) -> Result<LoadResult> {
         let give_up_ns = self.began_ns.saturating_add(self.opening_ns).saturating_add(self.fleet.timeout_ns);
         let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
@@ -152,14 +152,14 @@ impl Conduct<'_> {
             return;
         }
         self.reported_ns = now;
-        let of = |pick: fn(&Progress) -> u64| -> u64 {
+        let of = |pick: fn(&LoadProgress) -> u64| -> u64 {
             self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
         };
         let links = self.live.iter().map(|index| &self.fleet.links[*index]);
         let rates: Vec<(usize, f64)> = links.map(|link| (link.number, link.progress.throughput_per_sec)).collect();
         let by_rate = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
         let (least, most) = (rates.iter().min_by(by_rate), rates.iter().max_by(by_rate));
-        let progress = Progress {
+        let progress = LoadProgress {
             elapsed_ns: now - self.began_ns,
             connected: of(|progress| progress.connected),
             completed: of(|progress| progress.completed),
@@ -181,7 +181,7 @@ impl Conduct<'_> {
             match wire.into_result() {
                 Ok((result, late_ns)) => {
                     let (number, completed) = (link.number, result.counts.completed_in_window);
-                    results.parts.push(Part { number, completed, window_s: result.window_s() });
+                    results.parts.push(WorkerPart { number, completed, window_s: result.window_s() });
                     results.late.push((*index, shares::lateness(&result)));
                     results.sum.add(&link.name(), result, clock_doubt(link, late_ns));
                 }
@@ -231,7 +231,7 @@ impl Conduct<'_> {
         parts.sort_by_key(|part| part.number);
         late.sort_by_key(|(index, _)| *index);
         // The loss of a worker after its result did not affect this load.
-        let is_counted = |link: &Link| parts.binary_search_by_key(&link.number, |part| part.number).is_ok();
+        let is_counted = |link: &WorkerLink| parts.binary_search_by_key(&link.number, |part| part.number).is_ok();
         let silent = live.iter().filter(|index| {
             let link = &fleet.links[**index];
             !link.is_lost() && !is_counted(link)
@@ -250,7 +250,7 @@ impl Conduct<'_> {
             }
         }
         fleet.relieve(&late);
-        let uncounted: Vec<&Link> = (live.iter().map(|index| &fleet.links[*index]))
+        let uncounted: Vec<&WorkerLink> = (live.iter().map(|index| &fleet.links[*index]))
             .filter(|link| link.is_lost() && link.has_started && !is_counted(link))
             .collect();
         fleet.uncounted = uncounted_words(&uncounted);

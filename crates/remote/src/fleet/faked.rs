@@ -2,9 +2,9 @@
 //! function.
 
 use super::{Fleet, OnLoss};
-use crate::inputs::{Handing, InputFiles};
-use crate::link::Source;
-use crate::protocol::{FromWorker, HostPlace, InputPiece, Lines, ToWorker, VERSION, WireResult, line};
+use crate::inputs::{FileParts, InputFiles};
+use crate::link::WorkerSource;
+use crate::protocol::{FromWorker, HostPlace, InputPiece, LineReader, ToWorker, VERSION, WireResult, line};
 use load::{LoadEvents, LoadResult};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
@@ -69,7 +69,7 @@ pub fn at_start(mut script: impl FnMut(&LoadPlan, &mut FakeWorker) + Send + 'sta
 pub fn fleet(workers: Vec<Script>, on_loss: OnLoss) -> Fleet {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("workers");
-    let sources = vec![Source::Node { name: "fake".into(), socket: socket.clone() }; workers.len()];
+    let sources = vec![WorkerSource::Node { name: "fake".into(), socket: socket.clone() }; workers.len()];
     listen(&socket, workers);
     Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
 }
@@ -90,7 +90,7 @@ pub fn work(socket: UnixStream, ahead_ns: Option<u64>, script: Script) {
 
 /// Like [`work`], and sends messages after the hello.
 pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut script: Script) {
-    let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
+    let mut lines = LineReader::new(socket.try_clone().expect("a second handle"));
     let mut worker = FakeWorker { socket, ahead_ns };
     worker.send(&FromWorker::Hello {
         version: VERSION.into(),
@@ -119,11 +119,11 @@ pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
 pub struct NoFile;
 
 impl InputFiles for NoFile {
-    fn handing(&self) -> Handing {
-        Handing::Nothing
+    fn file_parts(&self) -> FileParts {
+        FileParts::Nothing
     }
 
-    fn hand_out(
+    fn give_parts(
         &mut self,
         _shares: &[Share],
         _give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
@@ -134,13 +134,13 @@ impl InputFiles for NoFile {
     fn account(&self, _replay: &mut ReplayResult) {}
 }
 
-pub struct Unheard;
+pub struct IgnoredEvents;
 
-impl LoadEvents for Unheard {}
+impl LoadEvents for IgnoredEvents {}
 
 impl Fleet {
     /// Drives a load that is not stopped.
     pub fn run_fake(&mut self, plan: &LoadPlan) -> crate::error::Result<LoadResult> {
-        self.run(plan, &mut NoFile, &AtomicBool::new(false), &mut Unheard)
+        self.run(plan, &mut NoFile, &AtomicBool::new(false), &mut IgnoredEvents)
     }
 }

@@ -126,7 +126,7 @@ fn a_helpers_failure_is_reported_with_its_lost_workers() {
     let sources = nodes.sources.clone();
     let mut fleet = Fleet::connect(&sources, Some(nodes), OnLoss::End, None, &go_on).expect("a fleet");
     fleet.run_fake(&plan(1, MINUTE_NS)).expect("a result");
-    fleet.looks_ns = Some(0);
+    fleet.next_check_ns = Some(0);
     let why = fleet.run_fake(&plan(1, MINUTE_NS)).expect_err("its worker is gone").to_string();
     assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
 }

@@ -1,7 +1,7 @@
 //! Estimates and events as vertical lines, with their labels above the plot.
 
 use super::svg::{Svg, text_width};
-use super::{Chart, Frame, TEXT_PX};
+use super::{Chart, PlotArea, TEXT_PX};
 
 /// Maximum rows of labels, each of which takes height from the plot.
 const MARKER_ROWS: usize = 3;
@@ -25,7 +25,7 @@ pub(super) struct PlacedMarker {
 }
 
 impl Chart {
-    pub(super) fn markers(&self, svg: &mut Svg, frame: Frame, placed: &[PlacedMarker]) {
+    pub(super) fn markers(&self, svg: &mut Svg, frame: PlotArea, placed: &[PlacedMarker]) {
         for (marker, place) in self.markers.iter().zip(placed) {
             let Some(x) = self.x_px(frame, self.x.clamp(marker.at)) else { continue };
             let label_y = place.row.map(|row| 20.0 + 15.0 * row as f64 + 11.0);
@@ -49,7 +49,7 @@ impl Chart {
 
     /// Places labels next to their lines, in another row if they would touch. A label without room is not drawn.
     pub(super) fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
-        let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
+        let frame = PlotArea { left, right, top: 0.0, bottom: 1.0 };
         let mut taken: Vec<(usize, f64, f64)> = Vec::new();
         let mut placed = Vec::new();
         for marker in &self.markers {
@@ -90,7 +90,7 @@ mod tests {
         let marker =
             |n: u32| Marker { label: "worse, kernel 6.12.0".into(), at: f64::from(n) / 48.0, interval: (None, None) };
         chart.markers = (0..48).map(marker).collect();
-        let svg = chart.svg("c", 540.0, 300.0, chart.margins(300.0));
+        let svg = chart.svg("c", crate::page::WIDE, chart.margins(300.0));
         let plot = svg.split("data-plot=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
         let ends: Vec<f64> = plot.split(' ').map(|end| end.parse().unwrap()).collect();
         assert!(ends[3] - ends[1] > 150.0, "{plot}");

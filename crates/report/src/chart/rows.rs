@@ -1,6 +1,6 @@
 //! A chart's numbers as a table, which the page shows and copies.
 
-use super::{Chart, Load, Mark, Scale, Series};
+use super::{Chart, ChartSeries, Mark, MeasuredLoad, Scale};
 use crate::text::number;
 use record::text::plain;
 use record::units::{count, format_nanos, grouped};
@@ -11,17 +11,17 @@ const NAME_CHARS: usize = 60;
 
 /// A row of a chart's table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct ChartRow {
     /// The series or layer.
     pub series: String,
     /// Value on the x axis.
-    pub x: Cell,
+    pub x: RoundedNumber,
     /// Value on the y axis.
-    pub y: Cell,
+    pub y: RoundedNumber,
     /// Lower end of the interval, if there is one.
-    pub low: Option<Cell>,
+    pub low: Option<RoundedNumber>,
     /// Upper end of the interval, if there is one.
-    pub high: Option<Cell>,
+    pub high: Option<RoundedNumber>,
     /// Number of points, readings or requests used; empty = unknown.
     pub n: String,
     /// Origin of the value.
@@ -32,7 +32,7 @@ pub struct Row {
 
 /// A number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Cell {
+pub struct RoundedNumber {
     /// Rounded, for readers.
     pub words: String,
     /// All digits, for programs.
@@ -58,7 +58,8 @@ impl Chart {
     /// The named layers, then the series, in the order of [`rows`](Self::rows).
     pub(super) fn rows_by_series(&self) -> Vec<SeriesRows> {
         let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| layer.edges.len());
-        let of_series = |series: &Series| if series.is_measured() { series.line.len() + series.dots.len() } else { 0 };
+        let of_series =
+            |series: &ChartSeries| if series.is_measured() { series.line.len() + series.dots.len() } else { 0 };
         let series = self.series.iter().map(of_series);
         let mut first = 0;
         let place = |(at, rows): (usize, usize)| {
@@ -69,10 +70,10 @@ impl Chart {
     }
 
     /// Every number in the chart: layers from the lowest up, then each series' line and dots. A reference has no row.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<ChartRow> {
         let mut rows = Vec::new();
         for layer in self.layers.iter().filter(|layer| !layer.name.is_empty()) {
-            let marks = layer.edges.iter().map(|(x, low, high)| Mark::from((*x, high - low)));
+            let marks = layer.edges.iter().map(|edge| Mark::from((edge.x, edge.high - edge.low)));
             rows.extend(marks.map(|mark| self.row(&layer.name, &mark, "")));
         }
         for series in self.series.iter().filter(|series| series.is_measured()) {
@@ -88,18 +89,18 @@ impl Chart {
         title.strip_suffix(" of both").unwrap_or(title).to_string()
     }
 
-    fn row(&self, series: &str, mark: &Mark, of: &str) -> Row {
+    fn row(&self, series: &str, mark: &Mark, of: &str) -> ChartRow {
         let load = self.loads.iter().find(|load| load.x == mark.x);
-        let y = |value: f64| Cell { words: self.y_words(value), exact: value.to_string() };
-        let points = |load: &Load| (load.points > 0).then(|| count(load.points, "point"));
+        let y = |value: f64| RoundedNumber { words: self.y_words(value), exact: value.to_string() };
+        let points = |load: &MeasuredLoad| (load.points > 0).then(|| count(load.points, "point"));
         let origin = if mark.origin.is_empty() { self.origin } else { mark.origin };
         let (n, origin) = match mark.point {
             Some(point) => (mark.n.map(|n| grouped(n as f64)), format!("{origin}, point {point:03}")),
             None => (mark.n.map(|n| count(n, "point")).or_else(|| load.and_then(points)), origin.to_string()),
         };
-        Row {
+        ChartRow {
             series: plain(series, NAME_CHARS),
-            x: Cell { words: self.x.exactly(mark.x), exact: mark.x.to_string() },
+            x: RoundedNumber { words: self.x.exactly(mark.x), exact: mark.x.to_string() },
             y: y(mark.y),
             low: mark.interval.map(|(low, _)| y(low)),
             high: mark.interval.map(|(_, high)| y(high)),

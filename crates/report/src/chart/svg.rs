@@ -1,5 +1,6 @@
 //! Writes SVG elements as text, which is escaped here.
 
+use super::Size;
 use crate::text::in_markup;
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ pub(super) struct Svg {
 
 impl Svg {
     /// `plot`: the rectangle of the data, as left, top, right, bottom.
-    pub fn new(id: &str, (width, height): (f64, f64), title: &str, description: &str, plot: [f64; 4]) -> Self {
+    pub fn new(id: &str, Size { width, height }: Size, title: &str, description: &str, plot: [f64; 4]) -> Self {
         let mut out = String::new();
         let [left, top, right, bottom] = plot;
         let _ = write!(

@@ -4,19 +4,19 @@
 //! The time of a sample within its window is not known, only the number of samples per stack. So the stacks of a
 //! window follow each other, each with a length proportional to its samples.
 
-use super::{Recording, Window};
+use super::{ExportedWindow, StackRecording};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameInfo,
     MarkerFieldFlags, MarkerFieldFormat, MarkerTiming, Profile, ReferenceTimestamp, SamplingInterval,
     StaticSchemaMarker, StaticSchemaMarkerField, StringHandle, ThreadHandle, Timestamp,
 };
-use record::layers::{Layer, Role, Rule};
+use record::layers::{Layer, LayerRule, Role};
 use record::profile::stacks::NO_STACK;
 use record::profile::{Frame, Stack, Stacks};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-pub fn json(recording: &Recording) -> Vec<u8> {
+pub fn json(recording: &StackRecording) -> Vec<u8> {
     let origin_ms = recording.windows.iter().map(|window| window.stacks.started_unix_ms).min().unwrap_or(0);
     let period_ns = recording.windows.first().map_or(0, |window| window.stacks.period_ns);
     let mut profile = Profile::new(
@@ -28,7 +28,7 @@ pub fn json(recording: &Recording) -> Vec<u8> {
     // Functions are named already.
     profile.set_symbolicated(true);
     let categories = Categories::add(&mut profile, recording);
-    let mut writer = Writer { profile, categories, threads: HashMap::new() };
+    let mut writer = FirefoxWriter { profile, categories, threads: HashMap::new() };
     for window in &recording.windows {
         let starts_ns = window.stacks.started_unix_ms.saturating_sub(origin_ms).saturating_mul(1_000_000);
         writer.window(window, starts_ns);
@@ -36,14 +36,14 @@ pub fn json(recording: &Recording) -> Vec<u8> {
     serde_json::to_vec(&writer.profile).unwrap_or_default()
 }
 
-struct Writer {
+struct FirefoxWriter {
     profile: Profile,
     categories: Categories,
     threads: HashMap<(u32, String), ThreadHandle>,
 }
 
-impl Writer {
-    fn window(&mut self, window: &Window, starts_ns: u64) {
+impl FirefoxWriter {
+    fn window(&mut self, window: &ExportedWindow, starts_ns: u64) {
         let stacks = &window.stacks;
         let mut by_thread: BTreeMap<(u32, &str), Vec<&Stack>> = BTreeMap::new();
         for stack in stacks.stacks.iter().filter(|stack| stack.samples > 0) {
@@ -92,8 +92,8 @@ impl Writer {
     /// The frames, outermost first. The innermost frame has the layer of its sample. Other functions have the layer
     /// of their name, or that of their caller.
     fn frames(&mut self, stacks: &Stacks, stack: &Stack) -> Vec<FrameInfo> {
-        let charged = self.categories.of(stack.layer, &stack.part);
-        let mut inherited = self.categories.of(Some(Layer::User), "");
+        let charged = self.categories.category(stack.layer, &stack.part);
+        let mut inherited = self.categories.category(Some(Layer::User), "");
         let mut frames: Vec<FrameInfo> = stacks
             .outermost_first(stack)
             .map(|frame| {
@@ -126,7 +126,7 @@ struct Categories {
 }
 
 impl Categories {
-    fn add(profile: &mut Profile, recording: &Recording) -> Categories {
+    fn add(profile: &mut Profile, recording: &StackRecording) -> Categories {
         let mut categories = Categories { whole: HashMap::new(), parts: HashMap::new() };
         let layers = Layer::ALL.into_iter().map(Some).chain([None]);
         for layer in layers {
@@ -137,7 +137,7 @@ impl Categories {
             };
             categories.whole.insert(layer, category);
         }
-        let rows = Rule::built_in().rows().into_iter().map(|row| (row.layer, row.part.as_str()));
+        let rows = LayerRule::built_in().rows().into_iter().map(|row| (row.layer, row.part.as_str()));
         let stored = recording.windows.iter().flat_map(|window| &window.stacks.stacks);
         let stored = stored.filter_map(|stack| Some((stack.layer?, stack.part.as_str())));
         for (layer, part) in rows.chain(stored).filter(|(_, part)| !part.is_empty()) {
@@ -151,17 +151,17 @@ impl Categories {
         categories
     }
 
-    fn of(&self, layer: Option<Layer>, part: &str) -> CategoryPairHandle {
+    fn category(&self, layer: Option<Layer>, part: &str) -> CategoryPairHandle {
         let of_part = layer.and_then(|layer| self.parts.get(&(layer, part.to_string())));
         of_part.copied().unwrap_or_else(|| self.whole[&layer].into())
     }
 
     fn of_frame(&self, frame: &Frame) -> Option<CategoryPairHandle> {
         if !frame.is_kernel {
-            return Some(self.of(Some(Layer::User), ""));
+            return Some(self.category(Some(Layer::User), ""));
         }
-        match Rule::built_in().role(&frame.function, frame.module.as_deref()) {
-            Role::Names(row) => Some(self.of(Some(row.layer), &row.part)),
+        match LayerRule::built_in().role(&frame.function, frame.module.as_deref()) {
+            Role::Names(row) => Some(self.category(Some(row.layer), &row.part)),
             Role::Helper | Role::Unknown => None,
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Layer, load and zone are labels of the samples. Functions have no addresses, so each is its own location.
 
-use super::{PRODUCT, Recording, process_words};
+use super::{PRODUCT, StackRecording, process_words};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -109,16 +109,16 @@ struct Function {
 
 /// Tables of a profile under construction, each entry once.
 #[derive(Default)]
-struct Tables {
+struct ProfileTables {
     profile: Profile,
     strings: HashMap<String, i64>,
     mappings: HashMap<String, u64>,
     functions: HashMap<Frame, u64>,
 }
 
-impl Tables {
-    fn new() -> Tables {
-        let mut tables = Tables::default();
+impl ProfileTables {
+    fn new() -> ProfileTables {
+        let mut tables = ProfileTables::default();
         // The format requires the empty string first.
         tables.string("");
         tables
@@ -173,8 +173,8 @@ impl Tables {
     }
 }
 
-pub fn bytes(recording: &Recording) -> Vec<u8> {
-    let mut tables = Tables::new();
+pub fn bytes(recording: &StackRecording) -> Vec<u8> {
+    let mut tables = ProfileTables::new();
     // pprof takes the first file for the program.
     if let Some(program) = recording.windows.iter().find_map(|window| window.stacks.processes.first()) {
         tables.mapping(&program.name);

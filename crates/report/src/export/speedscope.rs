@@ -1,7 +1,7 @@
 //! speedscope's file format (github.com/jlfwong/speedscope). Each load is a sampled profile whose weights are CPU
 //! time, and another one with the layer as the frame after the program, because the format has no labels.
 
-use super::{PRODUCT, Recording};
+use super::{PRODUCT, StackRecording};
 use record::profile::stacks::NO_STACK;
 use record::profile::{Frame, Stacks};
 use serde::Serialize;
@@ -16,12 +16,12 @@ struct File<'r> {
     name: &'r str,
     #[serde(rename = "activeProfileIndex")]
     active: usize,
-    shared: Shared,
-    profiles: Vec<Sampled>,
+    shared: SharedFrames,
+    profiles: Vec<SampledProfile>,
 }
 
 #[derive(Serialize)]
-struct Shared {
+struct SharedFrames {
     frames: Vec<NamedFrame>,
 }
 
@@ -33,7 +33,7 @@ struct NamedFrame {
 }
 
 #[derive(Serialize)]
-struct Sampled {
+struct SampledProfile {
     r#type: &'static str,
     name: String,
     unit: &'static str,
@@ -75,7 +75,7 @@ impl Frames {
     }
 }
 
-pub fn json(recording: &Recording) -> Vec<u8> {
+pub fn json(recording: &StackRecording) -> Vec<u8> {
     let mut frames = Frames::default();
     let mut profiles = Vec::new();
     for (load, windows) in recording.by_load() {
@@ -90,13 +90,13 @@ pub fn json(recording: &Recording) -> Vec<u8> {
         exporter: PRODUCT,
         name: &recording.title,
         active: 0,
-        shared: Shared { frames: frames.all },
+        shared: SharedFrames { frames: frames.all },
         profiles,
     };
     serde_json::to_vec(&file).unwrap_or_default()
 }
 
-fn sampled(name: String, windows: &[&Stacks], by_layer: bool, frames: &mut Frames) -> Sampled {
+fn sampled(name: String, windows: &[&Stacks], by_layer: bool, frames: &mut Frames) -> SampledProfile {
     // Repeats of a load have many stacks in common.
     let mut weights: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
     for stacks in windows {
@@ -113,5 +113,5 @@ fn sampled(name: String, windows: &[&Stacks], by_layer: bool, frames: &mut Frame
     }
     let end = weights.values().fold(0u64, |sum, weight| sum.saturating_add(*weight));
     let (samples, weights) = weights.into_iter().unzip();
-    Sampled { r#type: "sampled", name, unit: "nanoseconds", start: 0, end, samples, weights }
+    SampledProfile { r#type: "sampled", name, unit: "nanoseconds", start: 0, end, samples, weights }
 }

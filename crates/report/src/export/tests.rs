@@ -40,10 +40,10 @@ fn a_stack() -> impl Strategy<Value = Stack> {
     })
 }
 
-fn a_recording() -> impl Strategy<Value = Recording> {
+fn a_recording() -> impl Strategy<Value = StackRecording> {
     let stacks = prop::collection::vec(prop::collection::vec(a_stack(), 0..12), 1..4);
     (stacks, any::<bool>()).prop_map(|(all, is_run)| {
-        let windows = all.into_iter().enumerate().map(|(index, stacks)| Window {
+        let windows = all.into_iter().enumerate().map(|(index, stacks)| ExportedWindow {
             stacks: Stacks {
                 started_unix_ms: 1_000_000 + index as u64 * 5000,
                 duration_ns: 2_000_000_000,
@@ -66,7 +66,7 @@ fn a_recording() -> impl Strategy<Value = Recording> {
                 stacks,
             },
             // The first load has two windows.
-            load: is_run.then(|| Load {
+            load: is_run.then(|| ExportedLoad {
                 sweep: Sweep::Connections,
                 value: (index / 2) as f64,
                 words: format!("{} connections", index / 2),
@@ -74,11 +74,11 @@ fn a_recording() -> impl Strategy<Value = Recording> {
                 point: index as u32,
             }),
         });
-        Recording { title: "nginx".into(), windows: windows.collect(), accounts: Vec::new(), doubts: Vec::new() }
+        StackRecording { title: "nginx".into(), windows: windows.collect(), accounts: Vec::new(), doubts: Vec::new() }
     })
 }
 
-fn sums(recording: &Recording, of: impl Fn(&Stack) -> u64) -> Sums {
+fn sums(recording: &StackRecording, of: impl Fn(&Stack) -> u64) -> Sums {
     let mut sums = Sums::new();
     for stack in recording.windows.iter().flat_map(|window| &window.stacks.stacks).filter(|stack| of(stack) > 0) {
         *sums.entry(stack.layer_word().to_string()).or_default() += of(stack);
@@ -92,9 +92,9 @@ fn add(sums: &mut Sums, word: &str, value: u64) {
     }
 }
 
-fn in_pprof(recording: &Recording, column: usize, key: &str) -> Sums {
+fn in_pprof(recording: &StackRecording, column: usize, key: &str) -> Sums {
     let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(&*recording.export(Format::Pprof).expect("samples"))
+    flate2::read::GzDecoder::new(&*recording.export(ExportFormat::Pprof).expect("samples"))
         .read_to_end(&mut bytes)
         .expect("gzip");
     let profile = pprof::Profile::decode(&*bytes).expect("a profile");
@@ -126,10 +126,11 @@ proptest! {
 
     #[test]
     fn no_name_breaks_the_syntax_of_a_file(recording in a_recording()) {
-        for format in [Format::Firefox, Format::Speedscope, Format::Folded, Format::FoldedLayers] {
+        use ExportFormat::{Firefox, Folded, FoldedLayers, Speedscope};
+        for format in [Firefox, Speedscope, Folded, FoldedLayers] {
             prop_assert!(recording.export(format).is_ok_and(|bytes| !bytes.contains(&0x1b)));
         }
-        let folded = String::from_utf8(recording.export(Format::Folded).expect("samples")).expect("text");
+        let folded = String::from_utf8(recording.export(Folded).expect("samples")).expect("text");
         for line in folded.lines() {
             let (stack, count) = line.rsplit_once(' ').expect("a count");
             prop_assert!(count.parse::<u64>().is_ok(), "{}", line);
@@ -174,7 +175,7 @@ fn a_run(with_stacks: bool) -> (tempfile::TempDir, RunDir) {
 #[test]
 fn the_points_of_a_run_have_their_loads_and_zones() {
     let (_folder, run) = a_run(true);
-    let recording = Recording::of_run(&run).expect("it has stacks");
+    let recording = StackRecording::of_run(&run).expect("it has stacks");
     let loads = in_pprof(&recording, 1, "load");
     assert_eq!(loads.values().sum::<u64>(), 2001);
     let zones = in_pprof(&recording, 1, "zone");
@@ -183,14 +184,14 @@ fn the_points_of_a_run_have_their_loads_and_zones() {
         "{zones:?}"
     );
     assert_eq!(in_pprof(&recording, 0, "point"), BTreeMap::from([("000".into(), 1), ("001".into(), 2)]));
-    let folded = String::from_utf8(recording.export(Format::Folded).expect("samples")).expect("text");
+    let folded = String::from_utf8(recording.export(ExportFormat::Folded).expect("samples")).expect("text");
     assert!(loads.keys().all(|load| folded.contains(load.as_str())), "{folded}");
 }
 
 #[test]
 fn unsampled_points_give_the_reason() {
     let (_folder, mut run) = a_run(false);
-    let why = |run: &RunDir| Recording::of_run(run).expect_err("no stacks").to_string();
+    let why = |run: &RunDir| StackRecording::of_run(run).expect_err("no stacks").to_string();
     assert!(why(&run).starts_with("not measured: "), "{}", why(&run));
     for point in &mut run.points {
         for figure in [record::names::LAYER_TCP, record::names::PACKET_TCP] {
@@ -203,7 +204,7 @@ fn unsampled_points_give_the_reason() {
     assert_eq!(why(&run), "not measured: sampling the kernel is not permitted");
     run.points.clear();
     assert_eq!(why(&run), "not measured: the run has no points");
-    let error = Recording::of_profile(&Profile::default()).expect_err("no samples").to_string();
+    let error = StackRecording::of_profile(&Profile::default()).expect_err("no samples").to_string();
     assert!(error.contains("put load on it"), "{error}");
 }
 
@@ -211,11 +212,11 @@ fn unsampled_points_give_the_reason() {
 fn damaged_stacks_are_left_out_and_named() {
     let (folder, run) = a_run(true);
     std::fs::write(folder.path().join("points/000/stacks.json"), "{").expect("our own folder");
-    let recording = Recording::of_run(&run).expect("the other point has stacks");
+    let recording = StackRecording::of_run(&run).expect("the other point has stacks");
     assert_eq!(in_pprof(&recording, 0, "point"), BTreeMap::from([("001".into(), 2)]));
     assert!(recording.doubts[0].what.contains("000/stacks.json"), "{:?}", recording.doubts);
     std::fs::write(folder.path().join("points/001/stacks.json"), "{").expect("our own folder");
-    let why = Recording::of_run(&run).expect_err("no stacks").to_string();
+    let why = StackRecording::of_run(&run).expect_err("no stacks").to_string();
     assert!(why.contains("stacks.json"), "{why}");
 }
 
@@ -248,30 +249,30 @@ fn folded_stacks_contain_the_whole_time_of_the_threads() {
         ..record::account::ThreadGroup::default()
     };
     let account = Account { window_ns: 20_000, threads_ns: 20_000, groups: vec![group], ..Account::default() };
-    let of = |load: Option<Load>, requests: f64, account: Account| Accounted { load, requests, account };
-    let mut recording = Recording {
+    let of = |load: Option<ExportedLoad>, requests: f64, account: Account| Accounted { load, requests, account };
+    let mut recording = StackRecording {
         title: "app".into(),
         windows: Vec::new(),
         accounts: vec![of(None, 0.0, account.clone())],
         doubts: Vec::new(),
     };
-    let text = String::from_utf8(recording.export(Format::FoldedWaits).expect("an account")).expect("text");
+    let text = String::from_utf8(recording.export(ExportFormat::FoldedWaits).expect("an account")).expect("text");
     assert_eq!(Folded::parse(text.as_bytes()).expect("folded").total(), 20, "{text}");
     assert!(text.contains("app;worker;blocked: a lock futex;slow_[k] 6\n"), "{text}");
     assert!(text.contains("app;worker;idle: events epoll_wait 4\n"), "{text}");
-    let why = recording.export(Format::Pprof).expect_err("nothing was sampled").to_string();
+    let why = recording.export(ExportFormat::Pprof).expect_err("nothing was sampled").to_string();
     assert!(why.contains("no stack was sampled"), "{why}");
-    let why = recording.export(Format::FoldedWaitsChange).expect_err("one load").to_string();
+    let why = recording.export(ExportFormat::FoldedWaitsChange).expect_err("one load").to_string();
     assert!(why.contains("two loads"), "{why}");
     // Twice as many requests in the same time, and twice the wait for the lock.
     let load = |value: f64| {
         let words = format!("{value} connections");
-        Some(Load { sweep: Sweep::Connections, value, words, zone: None, point: 0 })
+        Some(ExportedLoad { sweep: Sweep::Connections, value, words, zone: None, point: 0 })
     };
     let mut loaded = account.clone();
     loaded.groups[0].waits[0].ns *= 2;
     recording.accounts = vec![of(load(4.0), 4.0, loaded), of(load(1.0), 2.0, account)];
-    let text = String::from_utf8(recording.export(Format::FoldedWaitsChange).expect("two loads")).expect("text");
+    let text = String::from_utf8(recording.export(ExportFormat::FoldedWaitsChange).expect("two loads")).expect("text");
     assert!(text.contains("4 connections;app;worker;running 2500 1250\n"), "{text}");
     assert!(text.contains("4 connections;app;worker;blocked: a lock futex;slow_[k] 3000 3000\n"), "{text}");
     assert!(!text.contains("1 connections"), "{text}");

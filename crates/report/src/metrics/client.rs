@@ -1,7 +1,7 @@
 //! Metrics of the client while `load` and `find` run: live counts of the current load, and figures and response times
 //! of finished points.
 
-use super::{Buckets, Family, Metrics, Value};
+use super::{Buckets, Family, MetricValue, Metrics};
 use record::{Latency, LoadPlan, Pace, Point, names};
 
 /// Upper ends of the buckets of response times, in seconds: 1, 2.5 and 5 of each power of ten.
@@ -11,7 +11,7 @@ const ENDS_S: [f64; 19] = [
 
 /// Counts of the current load.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Live {
+pub struct LiveCounts {
     /// Established connections.
     pub connected: u64,
     /// Complete responses in the window.
@@ -28,7 +28,7 @@ pub struct Client {
     since_unix_ns: u64,
     server: (String, String),
     asked: Option<(u64, Pace)>,
-    live: Live,
+    live: LiveCounts,
     /// Completed requests of finished loads.
     completed: u64,
     failed: u64,
@@ -44,7 +44,7 @@ impl Client {
             since_unix_ns: unix_ns,
             server: (name.into(), port.to_string()),
             asked: None,
-            live: Live::default(),
+            live: LiveCounts::default(),
             completed: 0,
             failed: 0,
             points: 0,
@@ -56,13 +56,13 @@ impl Client {
     /// Begins a load.
     pub fn begins(&mut self, plan: &LoadPlan) {
         self.asked = Some((plan.connections, plan.pace));
-        self.live = Live::default();
+        self.live = LiveCounts::default();
     }
 
     /// Updates the current load.
-    pub fn goes_on(&mut self, live: Live) {
+    pub fn update(&mut self, live: LiveCounts) {
         let (completed, failed) = (live.completed.max(self.live.completed), live.failed.max(self.live.failed));
-        self.live = Live { completed, failed, ..live };
+        self.live = LiveCounts { completed, failed, ..live };
     }
 
     /// Ends the current load; a load that failed has no result.
@@ -70,7 +70,7 @@ impl Client {
         if let Some((point, _)) = result {
             // The last update was before the end of the load.
             let completed = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
-            self.goes_on(Live { completed, failed: point.outcomes.failed(), ..self.live });
+            self.update(LiveCounts { completed, failed: point.outcomes.failed(), ..self.live });
         }
         let live = std::mem::take(&mut self.live);
         self.completed = self.completed.saturating_add(live.completed);
@@ -99,7 +99,7 @@ impl Client {
         };
         let help = "Response times from the intended send, of the completed points.";
         let mut times = Family::histogram("http.client.request.duration", "s", help);
-        times.add(&[], Value::Buckets(self.times.clone()));
+        times.add(&[], MetricValue::Buckets(self.times.clone()));
         metrics.add(times);
         let open = Family::up_down("http.client.open_connections", "{connection}", "Established connections.");
         metrics.add_number(open, self.live.connected as f64);
@@ -145,8 +145,8 @@ mod tests {
     fn number(metrics: &Metrics, name: &str) -> Option<f64> {
         let family = metrics.families.iter().find(|family| family.name == name)?;
         match family.samples.first()?.value {
-            Value::Number(number) => Some(number),
-            Value::Buckets(_) => None,
+            MetricValue::Number(number) => Some(number),
+            MetricValue::Buckets(_) => None,
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
             client.begins(&plan);
             assert_eq!(number(&client.metrics(9), "straingauge.load.connections"), Some(7.0));
             for (completed, seen) in [(4, 4.0), (10, 10.0), (9, 10.0)] {
-                client.goes_on(Live { completed, ..Live::default() });
+                client.update(LiveCounts { completed, ..LiveCounts::default() });
                 assert_eq!(responses(&client), Some(before + seen));
             }
             client.ends(None);
@@ -172,7 +172,7 @@ mod tests {
     /// A load is sampled five times per second, and it ends between two samples.
     #[test]
     fn requests_after_the_last_progress_report_are_counted_at_the_end() {
-        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        let mut point = Point::new(Sweep::Single, 0, 1, Pace::Closed);
         point.figures.set(names::THROUGHPUT, Figure::new(10.0, "1/s", 10, Origin::Counted));
         point.outcomes.refused = 3;
         let mut client = Client::new("h", 1, 5);
@@ -180,11 +180,11 @@ mod tests {
             ["responses", "failures"].map(|name| number(&client.metrics(9), &format!("straingauge.load.{name}")))
         };
         for points in [1.0, 2.0] {
-            client.goes_on(Live { completed: 8, failed: 1, ..Live::default() });
+            client.update(LiveCounts { completed: 8, failed: 1, ..LiveCounts::default() });
             client.ends(Some((&point, &Latency::new())));
             assert_eq!(counts(&client), [Some(points * 10.0), Some(points * 3.0)]);
         }
-        client.goes_on(Live { completed: 11, failed: 4, ..Live::default() });
+        client.update(LiveCounts { completed: 11, failed: 4, ..LiveCounts::default() });
         client.ends(Some((&point, &Latency::new())));
         assert_eq!(counts(&client), [Some(31.0), Some(10.0)], "never back");
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn response_times_of_all_points_are_in_the_buckets() {
         let mut client = Client::new("h", 1, 5);
-        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        let mut point = Point::new(Sweep::Single, 0, 1, Pace::Closed);
         point.figures.set("a_us", Figure::new(2.5, "us", 3, Origin::Timed));
         point.figures.set("b_us", Figure::not_measured("us", "why"));
         let mut response = Latency::new();

@@ -1,8 +1,8 @@
 //! Metrics for OpenTelemetry: the body for `/v1/metrics` of a collector, in OTLP's JSON encoding (OTLP specification,
 //! "JSON Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
 
-use super::{Family, Label, MetricKind, Metrics, Sample, Value};
-use serde_json::{Map, Value as Json, json};
+use super::{Family, Label, MetricKind, MetricSample, MetricValue, Metrics};
+use serde_json::{Map, Value, json};
 
 /// Type of the body.
 pub const CONTENT_TYPE: &str = "application/json";
@@ -13,7 +13,7 @@ const CUMULATIVE: u8 = 2;
 pub fn request(metrics: &Metrics) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let product = [("service.name", "straingauge".to_string()), ("service.version", version.to_string())];
-    let families: Vec<Json> = metrics.families.iter().map(|family| one(metrics, family)).collect();
+    let families: Vec<Value> = metrics.families.iter().map(|family| one(metrics, family)).collect();
     let request = json!({ "resourceMetrics": [{
         "resource": { "attributes": attributes(&product) },
         "scopeMetrics": [{ "scope": { "name": "straingauge", "version": version }, "metrics": families }],
@@ -21,8 +21,8 @@ pub fn request(metrics: &Metrics) -> Vec<u8> {
     request.to_string().into_bytes()
 }
 
-fn one(metrics: &Metrics, family: &Family) -> Json {
-    let points: Vec<Json> = family.samples.iter().map(|sample| point(metrics, sample)).collect();
+fn one(metrics: &Metrics, family: &Family) -> Value {
+    let points: Vec<Value> = family.samples.iter().map(|sample| point(metrics, sample)).collect();
     let (kind, data) = match family.kind {
         MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
         MetricKind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
@@ -37,16 +37,16 @@ fn one(metrics: &Metrics, family: &Family) -> Json {
     json!({ "name": family.name, "description": family.help, "unit": family.unit, kind: data })
 }
 
-fn point(metrics: &Metrics, sample: &Sample) -> Json {
+fn point(metrics: &Metrics, sample: &MetricSample) -> Value {
     let mut point = Map::new();
     point.insert("attributes".into(), attributes(metrics.labels.iter().chain(&sample.labels)).into());
     point.insert("startTimeUnixNano".into(), metrics.since_unix_ns.to_string().into());
     point.insert("timeUnixNano".into(), metrics.at_unix_ns.to_string().into());
     match &sample.value {
-        Value::Number(number) => {
+        MetricValue::Number(number) => {
             point.insert("asDouble".into(), double(*number));
         }
-        Value::Buckets(buckets) => {
+        MetricValue::Buckets(buckets) => {
             let counts: Vec<String> = buckets.counts.iter().map(u64::to_string).collect();
             point.insert("count".into(), buckets.counts.iter().sum::<u64>().to_string().into());
             point.insert("sum".into(), double(buckets.sum));
@@ -54,11 +54,11 @@ fn point(metrics: &Metrics, sample: &Sample) -> Json {
             point.insert("explicitBounds".into(), buckets.bounds.iter().copied().map(double).collect());
         }
     }
-    Json::Object(point)
+    Value::Object(point)
 }
 
 /// A number in protobuf's JSON encoding, which has names for numbers that JSON lacks.
-fn double(number: f64) -> Json {
+fn double(number: f64) -> Value {
     match number {
         _ if number.is_finite() => number.into(),
         _ if number.is_nan() => "NaN".into(),
@@ -67,7 +67,7 @@ fn double(number: f64) -> Json {
     }
 }
 
-fn attributes<'a>(labels: impl IntoIterator<Item = &'a Label>) -> Vec<Json> {
+fn attributes<'a>(labels: impl IntoIterator<Item = &'a Label>) -> Vec<Value> {
     // The semantic conventions require a number for the port.
     let value = |(name, value): &Label| match value.parse::<u16>() {
         Ok(port) if *name == "server.port" => json!({ "intValue": port.to_string() }),

@@ -1,55 +1,55 @@
 //! Metrics as text in Prometheus' format 0.0.4 or OpenMetrics 1.0.0; the client chooses (`Accept`).
 
-use super::{Buckets, Family, Label, MetricKind, Metrics, Value};
+use super::{Buckets, Family, Label, MetricKind, MetricValue, Metrics};
 use std::fmt::Write as _;
 
 /// A format that Prometheus can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum MetricsFormat {
     /// Prometheus' own, version 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
-impl Format {
+impl MetricsFormat {
     /// The format for the value of `Accept`: OpenMetrics 1.0.0 if the client accepts it, else text, which every
     /// client can read.
-    pub fn accepted(accept: &str) -> Format {
+    pub fn accepted(accept: &str) -> MetricsFormat {
         let is_it = |range: &str| {
             let range = range.trim().to_ascii_lowercase().replace(['"', ' '], "");
             let with = range.strip_prefix("application/openmetrics-text");
             with.is_some_and(|with| !with.contains(";version=") || with.contains(";version=1.0.0"))
         };
-        if accept.split(',').any(is_it) { Format::OpenMetrics } else { Format::Prometheus }
+        if accept.split(',').any(is_it) { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus }
     }
 
     /// The value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
-            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 }
 
 /// All metrics as text.
-pub fn page(metrics: &Metrics, format: Format) -> String {
-    let mut page = Page { text: String::new(), labels: &metrics.labels, format };
+pub fn page(metrics: &Metrics, format: MetricsFormat) -> String {
+    let mut page = Exposition { text: String::new(), labels: &metrics.labels, format };
     metrics.families.iter().for_each(|family| page.family(family));
-    if format == Format::OpenMetrics {
+    if format == MetricsFormat::OpenMetrics {
         page.text.push_str("# EOF\n");
     }
     page.text
 }
 
-struct Page<'a> {
+struct Exposition<'a> {
     text: String,
     labels: &'a [Label],
-    format: Format,
+    format: MetricsFormat,
 }
 
-impl Page<'_> {
+impl Exposition<'_> {
     fn family(&mut self, family: &Family) {
         let name = family.prometheus_name();
         let total = if family.kind == MetricKind::Counter { "_total" } else { "" };
@@ -60,17 +60,17 @@ impl Page<'_> {
         };
         // In OpenMetrics, the name of a counter's family lacks the suffix of its samples.
         let (shown, help) = match self.format {
-            Format::Prometheus => (format!("{name}{total}"), escaped(&family.help, false)),
-            Format::OpenMetrics => (name.clone(), escaped(&family.help, true)),
+            MetricsFormat::Prometheus => (format!("{name}{total}"), escaped(&family.help, false)),
+            MetricsFormat::OpenMetrics => (name.clone(), escaped(&family.help, true)),
         };
         let _ = writeln!(self.text, "# HELP {shown} {help}\n# TYPE {shown} {kind}");
-        if let (Format::OpenMetrics, Some(unit)) = (self.format, family.prometheus_unit()) {
+        if let (MetricsFormat::OpenMetrics, Some(unit)) = (self.format, family.prometheus_unit()) {
             let _ = writeln!(self.text, "# UNIT {shown} {unit}");
         }
         for sample in &family.samples {
             match &sample.value {
-                Value::Number(number) => self.sample(&format!("{name}{total}"), &sample.labels, None, *number),
-                Value::Buckets(buckets) => self.histogram(&name, &sample.labels, buckets),
+                MetricValue::Number(number) => self.sample(&format!("{name}{total}"), &sample.labels, None, *number),
+                MetricValue::Buckets(buckets) => self.histogram(&name, &sample.labels, buckets),
             }
         }
     }
@@ -81,8 +81,8 @@ impl Page<'_> {
         for (end, count) in ends.zip(&buckets.counts) {
             seen += count;
             let end = end.map_or("+Inf".to_string(), |end| match self.format {
-                Format::Prometheus => end.to_string(),
-                Format::OpenMetrics => format!("{end:?}"),
+                MetricsFormat::Prometheus => end.to_string(),
+                MetricsFormat::OpenMetrics => format!("{end:?}"),
             });
             self.sample(&format!("{name}_bucket"), labels, Some(end), seen as f64);
         }
@@ -114,16 +114,16 @@ mod tests {
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
             text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
         for (accept, format) in [
-            (prometheus, Format::OpenMetrics),
-            ("application/openmetrics-text", Format::OpenMetrics),
-            ("Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8", Format::OpenMetrics),
-            ("application/openmetrics-text;version=0.0.1", Format::Prometheus),
-            ("text/plain", Format::Prometheus),
-            ("*/*", Format::Prometheus),
-            ("", Format::Prometheus),
-            (";;=,q=1", Format::Prometheus),
+            (prometheus, MetricsFormat::OpenMetrics),
+            ("application/openmetrics-text", MetricsFormat::OpenMetrics),
+            ("Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8", MetricsFormat::OpenMetrics),
+            ("application/openmetrics-text;version=0.0.1", MetricsFormat::Prometheus),
+            ("text/plain", MetricsFormat::Prometheus),
+            ("*/*", MetricsFormat::Prometheus),
+            ("", MetricsFormat::Prometheus),
+            (";;=,q=1", MetricsFormat::Prometheus),
         ] {
-            assert_eq!(Format::accepted(accept), format, "{accept}");
+            assert_eq!(MetricsFormat::accepted(accept), format, "{accept}");
         }
     }
 
@@ -132,13 +132,18 @@ mod tests {
         let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
         metrics.add(Family::counter("straingauge.cpu", "s", "CPU \\ \"time\".").with(&[("part", "a\"b\n")], 0.5));
         let mut times = Family::histogram("http.server.request.duration", "s", "Times.");
-        times.add(&[], Value::Buckets(Buckets { bounds: vec![0.000_001_024, 1.0], counts: vec![1, 2, 3], sum: 9.5 }));
+        times.add(
+            &[],
+            MetricValue::Buckets(Buckets { bounds: vec![0.000_001_024, 1.0], counts: vec![1, 2, 3], sum: 9.5 }),
+        );
         metrics.add(times);
         metrics.add(Family::gauge("straingauge.unmeasured", "", "Not there."));
         let bare = Metrics { families: metrics.families[..1].to_vec(), ..Metrics::default() };
-        assert!(page(&bare, Format::Prometheus).contains("straingauge_cpu_seconds_total{part=\"a\\\"b\\n\"} 0.5\n"));
+        assert!(
+            page(&bare, MetricsFormat::Prometheus).contains("straingauge_cpu_seconds_total{part=\"a\\\"b\\n\"} 0.5\n")
+        );
         assert_eq!(
-            page(&metrics, Format::Prometheus),
+            page(&metrics, MetricsFormat::Prometheus),
             r#"# HELP straingauge_cpu_seconds_total CPU \\ "time".
 # TYPE straingauge_cpu_seconds_total counter
 straingauge_cpu_seconds_total{server_port="80",part="a\"b\n"} 0.5
@@ -152,7 +157,7 @@ http_server_request_duration_seconds_count{server_port="80"} 6
 "#
         );
         assert_eq!(
-            page(&metrics, Format::OpenMetrics),
+            page(&metrics, MetricsFormat::OpenMetrics),
             r#"# HELP straingauge_cpu_seconds CPU \\ \"time\".
 # TYPE straingauge_cpu_seconds counter
 # UNIT straingauge_cpu_seconds seconds

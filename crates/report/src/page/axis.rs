@@ -1,8 +1,8 @@
 //! The section of an axis: charts with intervals over repeats, and its table.
 
-use super::charts::{self, Figure};
+use super::charts::{self, CaptionedChart};
 use super::{KeyNumber, Section, draw, layers, loads, watched};
-use crate::chart::{Chart, Layer, Load, Mark, Scale, Series};
+use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, MeasuredLoad, Scale};
 use crate::run::axis::{COLUMNS, has_columns};
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
@@ -12,11 +12,11 @@ use record::units::{format_nanos, format_si};
 use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
 /// A line: name, class, the median at a level, and the figure for the dots.
-type Line = (&'static str, &'static str, fn(&AxisLevel) -> Option<Estimate>, &'static str);
+type AxisLine = (&'static str, &'static str, fn(&AxisLevel) -> Option<Estimate>, &'static str);
 
 pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
     let profiled = axis.layers.as_ref();
-    let mut figures: Vec<Figure> = profiled.map(|found| layers::figures(axis, found)).unwrap_or_default();
+    let mut figures: Vec<CaptionedChart> = profiled.map(|found| layers::figures(axis, found)).unwrap_or_default();
     let others = [conforming(run, axis), throughput(run, axis), cpu(run, axis), response(run, axis)];
     figures.extend(others.into_iter().flatten());
     let mut tables = Vec::from_iter(has_columns(axis).then(|| table(axis)));
@@ -117,7 +117,7 @@ fn chart(
     what: &str,
     y_name: &str,
     words: Option<fn(f64) -> String>,
-    lines: &[Line],
+    lines: &[AxisLine],
 ) -> Option<Chart> {
     let mut layers = Vec::new();
     let mut series = Vec::new();
@@ -128,12 +128,12 @@ fn chart(
         }
         let (layer, shown) = with_intervals(&found, name, class);
         layers.extend(layer);
-        series.push(Series { dots: dots(run, axis.axis, figure), ..shown });
+        series.push(ChartSeries { dots: dots(run, axis.axis, figure), ..shown });
     }
     if series.is_empty() {
         return None;
     }
-    let shown = series.iter().flat_map(Series::ys);
+    let shown = series.iter().flat_map(ChartSeries::ys);
     let y = match words {
         Some(words) => Scale::linear(shown, words),
         None => Scale::times_us(shown),
@@ -142,19 +142,25 @@ fn chart(
 }
 
 /// The line of medians, and the area of their intervals if all have one.
-pub(super) fn with_intervals(found: &[(f64, Estimate)], name: &str, class: &'static str) -> (Option<Layer>, Series) {
-    let edges: Vec<(f64, f64, f64)> =
-        found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
+pub(super) fn with_intervals(
+    found: &[(f64, Estimate)],
+    name: &str,
+    class: &'static str,
+) -> (Option<ChartLayer>, ChartSeries) {
+    let edge = |(x, estimate): &(f64, Estimate)| Some(Edge { x: *x, low: estimate.low?, high: estimate.high? });
+    let edges: Vec<Edge> = found.iter().filter_map(edge).collect();
     let is_whole = edges.len() == found.len() && !edges.is_empty();
-    let layer = is_whole.then(|| Layer { name: String::new(), class: charts::area(class), edges, gaps: Vec::new() });
+    let layer =
+        is_whole.then(|| ChartLayer { name: String::new(), class: charts::area(class), edges, gaps: Vec::new() });
     let line = found.iter().map(|(value, estimate)| mark(*value, estimate)).collect();
-    (layer, Series { name: name.into(), class, line, ..Series::default() })
+    (layer, ChartSeries { name: name.into(), class, line, ..ChartSeries::default() })
 }
 
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
     let (title, x_name) = (format!("{what} against {}", axis.axis.name()), axis.axis.name());
     let description = analyze::axis::headline(axis).unwrap_or_default();
-    let load = |level: &AxisLevel| Load { x: level.value, points: 0, link: loads::id(Sweep::Axis, level.value) };
+    let load =
+        |level: &AxisLevel| MeasuredLoad { x: level.value, points: 0, link: loads::id(Sweep::Axis, level.value) };
     Chart {
         description,
         loads: axis.levels.iter().map(load).collect(),
@@ -166,12 +172,12 @@ pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> 
 
 const CAPTION: &str = "Dots: points; line: median over repeats; shaded: its 95 % interval.";
 
-fn figure(title: &'static str, more: &str, chart: Chart) -> Figure {
-    Figure { title, caption: format!("{CAPTION}{more}"), chart }
+fn figure(title: &'static str, more: &str, chart: Chart) -> CaptionedChart {
+    CaptionedChart { title, caption: format!("{CAPTION}{more}"), chart }
 }
 
-fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line: Line = ("", "s1", |level| level.goodput_per_sec, names::GOODPUT);
+fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
+    let line: AxisLine = ("", "s1", |level| level.goodput_per_sec, names::GOODPUT);
     let mut chart = chart(run, axis, "Goodput", "good responses per second", Some(format_si), &[line])?;
     let mut more = "";
     if axis.axis == Axis::Rate {
@@ -182,14 +188,14 @@ fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
     Some(figure("Goodput", more, chart))
 }
 
-fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line: Line = ("", "s2", |level| level.cpu_us_per_request, names::SERVER_CPU);
+fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
+    let line: AxisLine = ("", "s2", |level| level.cpu_us_per_request, names::SERVER_CPU);
     let chart = chart(run, axis, "CPU per request", "server CPU, us per request", Some(number), &[line])?;
     Some(figure("CPU time per request", " The server group's CPU and the softirq time of its CPUs.", chart))
 }
 
-fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let lines: [Line; 2] = [
+fn response(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
+    let lines: [AxisLine; 2] = [
         ("p50", "s3", |level| level.response_p50_us, names::RESPONSE_P50),
         ("p99", "s4", |level| level.response_p99_us, names::RESPONSE_P99),
     ];
@@ -197,8 +203,8 @@ fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
     Some(figure("Response time", "", chart))
 }
 
-fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line: Line = ("", "s3", |level| level.conforming_ratio, names::CONFORMING);
+fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
+    let line: AxisLine = ("", "s3", |level| level.conforming_ratio, names::CONFORMING);
     let chart = chart(run, axis, "Conforming connections", "share of connections", Some(percent), &[line])?;
     Some(figure("Conforming connections", " A connection conforms when it got the bandwidth demanded.", chart))
 }

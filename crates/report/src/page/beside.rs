@@ -1,8 +1,8 @@
 //! The section of a run that was measured in turn with another: both curves, and the ratio at each load.
 
-use super::charts::{self, Figure};
+use super::charts::{self, CaptionedChart};
 use super::{Section, draw, loads};
-use crate::chart::{Chart, Limit, Mark, Scale, Series};
+use crate::chart::{Chart, ChartSeries, LimitLine, Mark, Scale};
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::compare::{self, AtLoad, Comparison, server_words};
@@ -84,15 +84,15 @@ pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
     Table::titled("By load", headings.into_iter().zip(units), rows.into_iter().map(|(_, row)| row).collect(), note)
 }
 
-type Value = fn(&Point) -> Option<f64>;
+type OfPoint = fn(&Point) -> Option<f64>;
 type OfLevel = fn(&Level) -> Option<Spread>;
 
 /// Both curves of a sweep, with the zones of each in lanes above.
-pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
-    let throughput: (OfLevel, Value) = (|level| level.throughput_per_sec, |point| point.value(names::THROUGHPUT));
-    let p50: (OfLevel, Value) = (|level| level.response_p50_us, |point| point.value(names::RESPONSE_P50));
-    let p99: (OfLevel, Value) = (|level| level.response_p99_us, |point| point.value(names::RESPONSE_P99));
-    let cpu: (OfLevel, Value) = (|level| level.cpu_us_per_request, zones::cpu_us);
+pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<CaptionedChart> {
+    let throughput: (OfLevel, OfPoint) = (|level| level.throughput_per_sec, |point| point.value(names::THROUGHPUT));
+    let p50: (OfLevel, OfPoint) = (|level| level.response_p50_us, |point| point.value(names::RESPONSE_P50));
+    let p99: (OfLevel, OfPoint) = (|level| level.response_p99_us, |point| point.value(names::RESPONSE_P99));
+    let cpu: (OfLevel, OfPoint) = (|level| level.cpu_us_per_request, zones::cpu_us);
     let linear = |words: fn(f64) -> String| move |values: Vec<f64>| Scale::linear(values.into_iter(), words);
     let times = |values: Vec<f64>| Scale::times_us(values.into_iter());
     let logarithmic = "logarithmic scale";
@@ -118,23 +118,23 @@ fn figure(
     (of, runs): ([&'static str; 2], &[(&RunDir, &SweepFindings); 2]),
     (title, y_name, unit): (&'static str, &str, &'static str),
     name: &str,
-    (level, value): (OfLevel, Value),
+    (level, value): (OfLevel, OfPoint),
     scale: impl Fn(Vec<f64>) -> Scale,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let sweep = runs[0].1.sweep;
-    let series: Vec<Series> = runs
+    let series: Vec<ChartSeries> = runs
         .iter()
         .zip(of.into_iter().zip(["s1", "s2"]).zip(["A", "B"]))
-        .map(|((run, found), ((of, class), letter))| Series {
+        .map(|((run, found), ((of, class), letter))| ChartSeries {
             name: of.into(),
             class,
             line: charts::medians(found, level),
             dots: charts::dots(&charts::points_of(run, sweep), name, value),
             of: loads::link_prefix(letter),
-            ..Series::default()
+            ..ChartSeries::default()
         })
         .collect();
-    let y: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    let y: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
     if y.is_empty() {
         return None;
     }
@@ -162,39 +162,39 @@ fn figure(
         )
     };
     let caption = "Dots: points; lines: medians. Above: the zones of each.".to_string();
-    Some(Figure { title, caption, chart })
+    Some(CaptionedChart { title, caption, chart })
 }
 
 /// The ratio B / A of every figure over the load, with intervals.
-pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
+pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<CaptionedChart> {
     let ratio = format!("{b} / {a}");
     let known: Vec<_> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
     let sweep = known.first()?.loads.first()?.sweep;
     let middle = known.len().saturating_sub(1) as f64 / 2.0;
     let mark =
         |at: &AtLoad| Mark { interval: at.ratio.interval(), n: Some(at.ratio.n), ..(at.load, at.ratio.value).into() };
-    let series: Vec<Series> = known
+    let series: Vec<ChartSeries> = known
         .iter()
         .zip(["s1", "s2", "s3", "s4", "s5"])
         .enumerate()
-        .map(|(at, (figure, class))| Series {
+        .map(|(at, (figure, class))| ChartSeries {
             name: figure.word.to_string(),
             class,
             line: figure.loads.iter().map(mark).collect(),
             is_dotted: true,
             has_whiskers: true,
             shift_px: (at as f64 - middle) * 4.0,
-            ..Series::default()
+            ..ChartSeries::default()
         })
         .collect();
-    let found: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    let found: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
     let (low, high) = analyze::statistics::range(&found)?;
     // An interval wider than the range of all ratios would only flatten the chart.
     let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
     let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);
     let y_scale = Scale::ratios(ends.chain(found.iter().copied()));
     let x_scale = charts::load_scale(sweep, comparison.loads.iter().copied());
-    let limit = |at: f64, label: String| Limit { label, at };
+    let limit = |at: f64, label: String| LimitLine { label, at };
     let chart = Chart {
         description: compare::headline(comparison),
         limits: vec![
@@ -213,5 +213,5 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
          change, and the threshold on either side."
     );
     let title = if b == "B" { "B / A" } else { "Ratio" };
-    Some(Figure { title, caption, chart })
+    Some(CaptionedChart { title, caption, chart })
 }

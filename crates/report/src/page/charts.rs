@@ -1,7 +1,7 @@
 //! The charts of a sweep with zones and points: throughput, response times, CPU per request, connection states.
 
 use super::{axis, loads};
-use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
+use crate::chart::{Band, Chart, ChartLayer, ChartSeries, LimitLine, Mark, Marker, MeasuredLoad, Scale, stacked, tops};
 use crate::text::number;
 use analyze::growth::LAYERS;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
@@ -12,7 +12,7 @@ use record::{Criteria, Estimate, Origin, Point, RunDir, Sweep, names};
 use std::collections::BTreeSet;
 
 /// A chart with its title and caption.
-pub struct Figure {
+pub struct CaptionedChart {
     /// Its title.
     pub title: &'static str,
     /// Text below the chart.
@@ -21,7 +21,7 @@ pub struct Figure {
     pub chart: Chart,
 }
 
-pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<Figure> {
+pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<CaptionedChart> {
     let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
     let points = points_of(run, sweep.sweep);
     let all = [
@@ -37,10 +37,10 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
 }
 
 /// The line on which the whole offered load is answered.
-pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> Series {
+pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> ChartSeries {
     let top = marks.map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
     let line = vec![(0.0, 0.0).into(), (top, top).into()];
-    Series { class: "offered", line, is_reference: true, ..Series::default() }
+    ChartSeries { class: "offered", line, is_reference: true, ..ChartSeries::default() }
 }
 
 pub(crate) fn area(class: &str) -> &'static str {
@@ -92,7 +92,8 @@ pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) 
     let x = load_scale(sweep.sweep, sweep.levels.iter().map(|level| level.load));
     let title = format!("{title} against {}", load_name(sweep.sweep));
     let (description, bands, markers) = (describe(sweep), bands(sweep), markers(sweep));
-    let link = |level: &Level| Load { x: level.load, points: level.points, link: loads::id(sweep.sweep, level.load) };
+    let link =
+        |level: &Level| MeasuredLoad { x: level.load, points: level.points, link: loads::id(sweep.sweep, level.load) };
     let loads = sweep.levels.iter().map(link).collect();
     Chart {
         description,
@@ -123,14 +124,14 @@ pub(super) fn stacked_figure<N: Into<String>>(
     y_name: &str,
     words: fn(f64) -> String,
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let layers = stacked(&loads(sweep), parts);
     if layers.iter().all(|layer| layer.edges.is_empty()) {
         return None;
     }
     let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
     (chart.layers, chart.unit) = (layers, "us/request");
-    Some(Figure { title, caption: String::new(), chart })
+    Some(CaptionedChart { title, caption: String::new(), chart })
 }
 
 fn describe(sweep: &SweepFindings) -> String {
@@ -163,7 +164,7 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
     for (at, (name, class, from)) in starts.iter().enumerate() {
         let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
         if to > *from {
-            bands.push(Band { name, class, range: (*from, to), least_px: 0.0 });
+            bands.push(Band { name, class, range: *from..to, least_px: 0.0 });
         }
     }
     bands
@@ -180,7 +181,7 @@ fn marker(name: &str, point: &PointFinding, sweep: Sweep) -> Option<Marker> {
     Some(Marker { label, at: point.estimate?, interval: (point.low, point.high) })
 }
 
-fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedChart> {
     let measured = dots(points, names::THROUGHPUT, good_per_sec);
     if measured.is_empty() {
         return None;
@@ -191,11 +192,11 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     if sweep.sweep == Sweep::Rate {
         chart.series.push(all_offered(measured.iter()));
     }
-    chart.series.push(Series {
+    chart.series.push(ChartSeries {
         class: "s1",
         line: medians(sweep, |level| level.throughput_per_sec),
         dots: measured,
-        ..Series::default()
+        ..ChartSeries::default()
     });
     let caption = if sweep.sweep == Sweep::Rate {
         "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all offered \
@@ -203,11 +204,11 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     } else {
         "Each dot is one point; the line is the median of those that count, as in the table."
     };
-    Some(Figure { title: "Throughput", caption: caption.into(), chart })
+    Some(CaptionedChart { title: "Throughput", caption: caption.into(), chart })
 }
 
 /// Throughput on the way up and down (a hysteresis loop).
-fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
+fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<CaptionedChart> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = good_per_sec;
     // Points of the first pass are too short to compare, unless only they show the throughput before the fall.
@@ -231,17 +232,29 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let y = Scale::linear(up_points.iter().chain(&down_points).map(|mark| mark.y), format_si);
     let mut chart = frame(sweep, "Loading and unloading", "good answers per second", y);
     (chart.unit, chart.interval_name) = ("1/s", "95 % interval");
-    chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, ..Series::default() });
-    chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, ..Series::default() });
+    chart.series.push(ChartSeries {
+        name: "up".into(),
+        class: "s1",
+        line: up,
+        dots: up_points,
+        ..ChartSeries::default()
+    });
+    chart.series.push(ChartSeries {
+        name: "down".into(),
+        class: "s2",
+        line: down,
+        dots: down_points,
+        ..ChartSeries::default()
+    });
     if let Some(recovery) = marker("recovery", &found.recovery_point, Sweep::Connections) {
         chart.markers = vec![recovery];
     }
     let caption =
         format!("Up through the loads and down again on the same server; lines are medians. {}", found.sentence());
-    Some(Figure { title: "Loading and unloading", caption, chart })
+    Some(CaptionedChart { title: "Loading and unloading", caption, chart })
 }
 
-fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Option<Figure> {
+fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Option<CaptionedChart> {
     let shown = [
         ("p50", "p50", names::RESPONSE_P50),
         ("p90", "p90", names::RESPONSE_P90),
@@ -252,27 +265,27 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     let without_reap =
         [("p50", "p50 without reap delay", names::ARRIVED_P50), ("p99", "p99 without reap delay", names::ARRIVED_P99)];
     let line = |figure| medians_of(sweep, points, |point| point.value(figure));
-    let measured = shown.into_iter().map(|(name, class, figure)| Series {
+    let measured = shown.into_iter().map(|(name, class, figure)| ChartSeries {
         name: name.into(),
         class,
         line: line(figure),
         dots: if class == "p99" { dots(points, figure, |point| point.value(figure)) } else { Vec::new() },
-        ..Series::default()
+        ..ChartSeries::default()
     });
-    let references = without_reap.into_iter().map(|(class, long_name, figure)| Series {
+    let references = without_reap.into_iter().map(|(class, long_name, figure)| ChartSeries {
         class,
         long_name,
         line: line(figure),
         is_reference: true,
-        ..Series::default()
+        ..ChartSeries::default()
     });
-    let series: Vec<Series> = measured.chain(references).filter(|series| !series.line.is_empty()).collect();
+    let series: Vec<ChartSeries> = measured.chain(references).filter(|series| !series.line.is_empty()).collect();
     let has_reap = series.iter().any(|series| series.is_reference);
     if series.is_empty() {
         return None;
     }
     let limit_us = criteria.p99_limit_ns as f64 / 1e3;
-    let all: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    let all: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
     // A limit far above the curves would only flatten them.
     let largest = all.iter().copied().fold(0.0, f64::max);
     let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
@@ -280,7 +293,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     let mut chart = frame(sweep, "Response time", "logarithmic scale", y);
     (chart.series, chart.unit, chart.origin) = (series, "us", "timed, median of points");
     let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
-    chart.limits.extend(near.map(|at| Limit { label, at }));
+    chart.limits.extend(near.map(|at| LimitLine { label, at }));
     let lag =
         if sweep.sweep == Sweep::Rate { " They count from the intended send, so they include lateness." } else { "" };
     let reap = if has_reap {
@@ -289,10 +302,10 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ""
     };
     let caption = format!("Medians of each percentile over the points that count; dots: p99 of each point.{lag}{reap}");
-    Some(Figure { title: "Response time", caption, chart })
+    Some(CaptionedChart { title: "Response time", caption, chart })
 }
 
-fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedChart> {
     let total = medians(sweep, |level| level.cpu_us_per_request);
     if total.is_empty() {
         return None;
@@ -302,13 +315,13 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     let mut chart = frame(sweep, "CPU time per request", "server CPU, us per request", y);
     (chart.unit, chart.layers) = ("us/request", layers(sweep));
     let name = if chart.layers.is_empty() { "total".to_string() } else { String::new() };
-    chart.series.push(Series {
+    chart.series.push(ChartSeries {
         name,
         class: "total",
         long_name: "total",
         line: total,
         dots: measured,
-        ..Series::default()
+        ..ChartSeries::default()
     });
     let caption = if chart.layers.is_empty() {
         "The server group's CPU time (scheduler's account) per completed request."
@@ -316,12 +329,12 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         "The server group's user and system time, and the softirq time of its CPUs, per completed request; dots: \
          totals of each point."
     };
-    Some(Figure { title: "CPU time per request", caption: caption.into(), chart })
+    Some(CaptionedChart { title: "CPU time per request", caption: caption.into(), chart })
 }
 
-fn layers(sweep: &SweepFindings) -> Vec<Layer> {
-    type Part = fn(&Level) -> Option<Spread>;
-    let parts: [(&str, &'static str, Part); 3] = [
+fn layers(sweep: &SweepFindings) -> Vec<ChartLayer> {
+    type CpuOfLevel = fn(&Level) -> Option<Spread>;
+    let parts: [(&str, &'static str, CpuOfLevel); 3] = [
         ("user", "user", |level| level.cpu_user_us_per_request),
         ("system", "system", |level| level.cpu_system_us_per_request),
         ("softirq", "softirq", |level| level.softirq_us_per_request),
@@ -337,7 +350,7 @@ fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
 }
 
-fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
+fn account(run: &RunDir, sweep: &SweepFindings) -> Option<CaptionedChart> {
     const CLASSES: [&str; 8] = ["n8", "n7", "n1", "n2", "n3", "n4", "n5", "n6"];
     let levels = analyze::account::levels(run, sweep);
     let mut names = crate::run::account::places(&levels);
@@ -372,7 +385,7 @@ fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
 }
 
 /// The server's CPU time by layer of the network stack, if points were profiled.
-fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedChart> {
     const CLASSES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
     let at_level = |name: &'static str| -> Vec<Option<f64>> {
         let known = medians_of(sweep, points, |point| point.value(name));
@@ -388,11 +401,11 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     Some(figure)
 }
 
-fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedChart> {
     const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
     let names: BTreeSet<&String> = points.iter().flat_map(|point| point.connection_states.keys()).collect();
     let value = |point: &Point, name: &str| point.connection_states.get(name).and_then(|figure| figure.value);
-    let mut series: Vec<(f64, Series)> = names
+    let mut series: Vec<(f64, ChartSeries)> = names
         .into_iter()
         .map(|name| {
             let line: Vec<Mark> = medians_of(sweep, points, |point| value(point, name))
@@ -401,7 +414,7 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
                 .collect();
             let largest = line.iter().map(|mark| mark.y).fold(0.0, f64::max);
             let short: String = record::text::plain(name, 14);
-            (largest, Series { name: short, line, ..Series::default() })
+            (largest, ChartSeries { name: short, line, ..ChartSeries::default() })
         })
         .filter(|(_, series)| !series.line.is_empty())
         .collect();
@@ -413,10 +426,10 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     for ((_, series), class) in series.iter_mut().zip(CLASSES) {
         series.class = class;
     }
-    let series: Vec<Series> = series.into_iter().map(|(_, series)| series).collect();
-    let y = Scale::counts(series.iter().flat_map(Series::ys));
+    let series: Vec<ChartSeries> = series.into_iter().map(|(_, series)| series).collect();
+    let y = Scale::counts(series.iter().flat_map(ChartSeries::ys));
     let mut chart = frame(sweep, "Connection states", "sockets, logarithmic scale", y);
     (chart.series, chart.unit, chart.origin) = (series, "sockets", "sampled, median of points");
     let caption = "Sockets of the server's port by TCP state: means over each window's readings, medians over repeats.";
-    Some(Figure { title: "Connection states", caption: caption.into(), chart })
+    Some(CaptionedChart { title: "Connection states", caption: caption.into(), chart })
 }

@@ -1,7 +1,7 @@
 //! The page of a comparison: both curves with their zones, ratios with intervals, changed facts, and the layers and
 //! functions that grew.
 
-use super::frame::{Frame, render};
+use super::frame::{PageFrame, render};
 use super::tables::{FactGroup, criteria, facts};
 use super::{Section, beside, draw, key_numbers, loads};
 use crate::flame;
@@ -20,10 +20,10 @@ const LETTERS: [&str; 2] = ["A", "B"];
 const FUNCTIONS: usize = 20;
 
 #[derive(Serialize)]
-struct Page {
+struct ComparePage {
     #[serde(flatten)]
-    frame: Frame,
-    runs: Vec<Run>,
+    frame: PageFrame,
+    runs: Vec<ComparedRun>,
     points: Table,
     doubts: Vec<String>,
     sections: Vec<Section>,
@@ -35,7 +35,7 @@ struct Page {
 }
 
 #[derive(Serialize)]
-struct Run {
+struct ComparedRun {
     letter: &'static str,
     place: String,
     headline: String,
@@ -53,13 +53,13 @@ pub fn html(a: &RunDir, b: &RunDir, comparison: &Comparison) -> String {
     let mut sentences = vec![headline(comparison)];
     sentences.extend(crate::compare::left_out(comparison).map(|said| said + "."));
     let said = (verdict::sentences(a, &of_a), verdict::sentences(b, &of_b));
-    let run = |letter, run: &RunDir, verdict: &Verdict| Run {
+    let run = |letter, run: &RunDir, verdict: &Verdict| ComparedRun {
         letter,
         place: plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300),
         headline: unbroken(&verdict.headline),
     };
-    let page = Page {
-        frame: Frame::of_two(a, b, &first_sentence(&sentences[0]), sentences),
+    let page = ComparePage {
+        frame: PageFrame::of_two(a, b, &first_sentence(&sentences[0]), sentences),
         runs: vec![run("A", a, &said.0), run("B", b, &said.1)],
         points: points((&of_a, &said.0), (&of_b, &said.1)),
         doubts: comparison.doubts.iter().map(|doubt| unbroken(&plain(doubt, 600))).collect(),
@@ -81,7 +81,7 @@ fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
     let mut names: Vec<&'static str> = of_a.iter().map(|number| number.name).collect();
     names.extend(of_b.iter().map(|number| number.name).filter(|name| !of_a.iter().any(|known| known.name == *name)));
     let cells = |numbers: &[super::KeyNumber], name: &str| match numbers.iter().find(|number| number.name == name) {
-        Some(found) => [found.words(), found.details()],
+        Some(found) => [found.value_and_unit(), found.details()],
         None => ["\u{2013}".to_string(), "not measured".into()],
     };
     let row = |name: &&'static str| {

@@ -29,7 +29,7 @@ const TEMPLATES: [(&str, &str); 12] = [
 ];
 
 #[derive(Serialize)]
-pub(crate) struct Frame {
+pub(crate) struct PageFrame {
     style: &'static str,
     style_hash: String,
     script: &'static str,
@@ -47,8 +47,8 @@ pub(crate) struct Frame {
     version: &'static str,
 }
 
-impl Frame {
-    pub(crate) fn of(run: &RunDir, status: String, headline: &str, sentences: Vec<String>) -> Self {
+impl PageFrame {
+    pub(crate) fn new(run: &RunDir, status: String, headline: &str, sentences: Vec<String>) -> Self {
         let record = &run.record;
         Self {
             style: STYLE,
@@ -72,7 +72,7 @@ impl Frame {
     /// The frame of a comparison, without facts, because the page lists those that differ.
     pub(crate) fn of_two(a: &RunDir, b: &RunDir, headline: &str, sentences: Vec<String>) -> Self {
         let (of_a, of_b) =
-            (Frame::of(a, String::new(), headline, sentences), Frame::of(b, String::new(), "", Vec::new()));
+            (PageFrame::new(a, String::new(), headline, sentences), PageFrame::new(b, String::new(), "", Vec::new()));
         let both = |a: &str, b: &str| if a == b { a.to_string() } else { format!("{a} and {b}") };
         let place = |run: &RunDir| plain(&run.path.display().to_string(), 300);
         Self {

@@ -1,7 +1,7 @@
 //! Distributions of response times of chosen points, from their histograms.
 
-use super::charts::Figure;
-use crate::chart::{Chart, Mark, Scale, Series};
+use super::charts::CaptionedChart;
+use crate::chart::{Chart, ChartSeries, Mark, Scale};
 use analyze::zones::{SweepFindings, load_words, percent};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
@@ -11,7 +11,7 @@ const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
 const SAMPLES_BEYOND: f64 = 5.0;
 
 /// Distributions at the lowest load and at the loads next to yield, peak and failure points.
-pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
+pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec<Doubt>) -> Option<CaptionedChart> {
     let mut loads: Vec<f64> = Vec::new();
     let nearest = |wanted: f64, below: bool| {
         let levels = sweep.levels.iter().map(|level| level.load);
@@ -70,7 +70,7 @@ fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
 }
 
 /// Distributions of one point: response, service, lag, and response without the reap delay.
-pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
+pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<CaptionedChart> {
     let latencies = read(run, point, unreadable)?;
     let lines = latencies
         .iter()
@@ -101,7 +101,7 @@ fn read(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Vec<
         .ok()
 }
 
-fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>) -> Option<Figure> {
+fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>) -> Option<CaptionedChart> {
     let (mut lines, mut from, mut fewest) = (Vec::new(), Vec::new(), u64::MAX);
     for (label, point) in chosen {
         let Some(latencies) = read(run, point, unreadable) else { continue };
@@ -129,27 +129,27 @@ fn quantiles(latency: &Latency) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: String) -> Option<Figure> {
-    let series: Vec<Series> = lines
+fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: String) -> Option<CaptionedChart> {
+    let series: Vec<ChartSeries> = lines
         .into_iter()
         .filter(|(_, line)| line.len() > 1)
         .zip(CLASSES)
-        .map(|((name, line), class)| Series {
+        .map(|((name, line), class)| ChartSeries {
             name,
             class,
             line: line.into_iter().map(Mark::from).collect(),
-            ..Series::default()
+            ..ChartSeries::default()
         })
         .collect();
     let furthest = series.iter().flat_map(|s| &s.line).map(|mark| mark.x).fold(0.0, f64::max);
     if series.is_empty() {
         return None;
     }
-    let y = Scale::times_us(series.iter().flat_map(Series::ys));
-    let slowest = series.iter().flat_map(Series::ys).fold(0.0, f64::max);
+    let y = Scale::times_us(series.iter().flat_map(ChartSeries::ys));
+    let slowest = series.iter().flat_map(ChartSeries::ys).fold(0.0, f64::max);
     let description = format!("Quantiles of the response time; the largest drawn is {}.", format_nanos(slowest * 1e3));
     let x = Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 };
     let (x_name, y_name) = ("share of requests that were at most this slow", "response time, logarithmic scale");
     let chart = Chart { description, series, unit: "us", origin: "timed", ..Chart::empty(title, x_name, y_name, x, y) };
-    Some(Figure { title, caption, chart })
+    Some(CaptionedChart { title, caption, chart })
 }

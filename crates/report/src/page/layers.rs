@@ -1,8 +1,8 @@
 //! Layers per packet along an axis, after Kim and Rixner (2005), Table 1 and Figures 4 to 6.
 
 use super::axis::{frame, with_intervals};
-use super::charts::Figure;
-use crate::chart::{Chart, Scale, Series, tops};
+use super::charts::CaptionedChart;
+use crate::chart::{Chart, ChartSeries, Scale, tops};
 use crate::run::layers;
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
@@ -44,7 +44,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// The paper's figures, as far as this machine has the counters.
-pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
+pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<CaptionedChart> {
     let per_packet = |event: &str| {
         let index = found.events.iter().position(|known| known == event)?;
         Some(move |cost: &LayerCost| cost.events_per_packet.get(index).copied().flatten())
@@ -82,7 +82,7 @@ fn stacked(
     unit: &str,
     words: fn(f64) -> String,
     read: &dyn Fn(&LayerCost) -> Option<Estimate>,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let known: Vec<_> = found.levels.iter().filter(|level| level.cost(OVERALL).and_then(read).is_some()).collect();
     if known.is_empty() {
         return None;
@@ -97,7 +97,7 @@ fn stacked(
     let chart = Chart { layers, ..frame(axis, title, unit, y) };
     let caption = "The network stack's layers, stacked; medians over repeats. After Kim and Rixner (2005), \
                    Figures 4 to 6.";
-    Some(Figure { title, caption: caption.into(), chart })
+    Some(CaptionedChart { title, caption: caption.into(), chart })
 }
 
 fn lines(
@@ -107,20 +107,20 @@ fn lines(
     unit: &str,
     words: fn(f64) -> String,
     read: &dyn Fn(&LayerCost) -> Option<Estimate>,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let (mut layers, mut series) = (Vec::new(), Vec::new());
     for (name, class) in LINES {
         let points: Vec<(f64, Estimate)> =
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
         let (layer, line) = with_intervals(&points, name, class);
         layers.extend(layer);
-        series.push(Series { is_dotted: true, ..line });
+        series.push(ChartSeries { is_dotted: true, ..line });
     }
-    let shown: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    let shown: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
     if shown.is_empty() {
         return None;
     }
     let y = Scale::linear(shown.into_iter().chain(tops(&layers)), words);
     let chart = Chart { layers, series, ..frame(axis, title, unit, y) };
-    Some(Figure { title, caption: "Medians over repeats; shaded: their 95 % intervals.".into(), chart })
+    Some(CaptionedChart { title, caption: "Medians over repeats; shaded: their 95 % intervals.".into(), chart })
 }

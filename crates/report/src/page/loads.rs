@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const FUNCTIONS: usize = 12;
 
 #[derive(Serialize)]
-pub(super) struct Load {
+pub(super) struct LoadDetails {
     id: String,
     words: String,
     zone: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Load {
     tables: Vec<Table>,
     /// Quantities that were not measured; may be empty.
     missing: String,
-    doubts: Vec<doubt::Row>,
+    doubts: Vec<doubt::DoubtRow>,
 }
 
 pub(super) fn id(sweep: Sweep, load: f64) -> String {
@@ -36,7 +36,7 @@ pub(super) fn id(sweep: Sweep, load: f64) -> String {
     format!("load-{word}-{load}")
 }
 
-pub(super) fn of_sweep(run: &RunDir, found: &SweepFindings) -> Vec<Load> {
+pub(super) fn of_sweep(run: &RunDir, found: &SweepFindings) -> Vec<LoadDetails> {
     let one = |level: &Level| {
         let is_there = |point: &&Point| point.sweep == found.sweep && point.load() == level.load;
         let points: Vec<&Point> = run.points.iter().filter(is_there).collect();
@@ -47,8 +47,8 @@ pub(super) fn of_sweep(run: &RunDir, found: &SweepFindings) -> Vec<Load> {
 }
 
 /// Like [`of_sweep`] for one of several runs on a page, without its points.
-pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static str) -> Vec<Load> {
-    let named = |load: Load| Load {
+pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static str) -> Vec<LoadDetails> {
+    let named = |load: LoadDetails| LoadDetails {
         id: format!("{}{}", link_prefix(letter), load.id),
         words: format!("{letter}: {}", load.words),
         points: Vec::new(),
@@ -62,7 +62,7 @@ pub(super) fn link_prefix(letter: &str) -> &'static str {
 }
 
 /// Like [`of_sweep`] for the values of an axis.
-pub(super) fn of_axis(run: &RunDir, axis: Axis, values: impl Iterator<Item = (f64, String)>) -> Vec<Load> {
+pub(super) fn of_axis(run: &RunDir, axis: Axis, values: impl Iterator<Item = (f64, String)>) -> Vec<LoadDetails> {
     let is_at = |point: &&Point, value: f64| {
         point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.axis == axis && place.value == value)
     };
@@ -73,7 +73,7 @@ pub(super) fn of_axis(run: &RunDir, axis: Axis, values: impl Iterator<Item = (f6
     values.map(one).collect()
 }
 
-fn of_points(run: &RunDir, id: String, words: String, zone: &'static str, points: &[&Point]) -> Load {
+fn of_points(run: &RunDir, id: String, words: String, zone: &'static str, points: &[&Point]) -> LoadDetails {
     let counted = counted_at(points);
     let tables: Vec<Table> = [layers(&counted), functions(&counted), phases(&counted)].into_iter().flatten().collect();
     let has = |title: &str| tables.iter().any(|table| table.title == title);
@@ -93,7 +93,7 @@ fn of_points(run: &RunDir, id: String, words: String, zone: &'static str, points
             doubts.push(doubt.clone());
         }
     }
-    Load {
+    LoadDetails {
         id,
         words,
         zone,

@@ -1,45 +1,45 @@
 //! The page of a run without zones: findings, charts and tables (`plain.html`).
 
-use super::frame::Frame;
-use super::{DrawnFigure, Figure, draw};
+use super::frame::PageFrame;
+use super::{CaptionedChart, DrawnFigure, draw};
 use crate::doubt;
 use crate::text::table::Titled;
-use record::owner::{ELSEWHERE, Life};
+use record::owner::{ELSEWHERE, OwnerState};
 use record::{RunDir, Status};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(crate) struct Plain {
+pub(crate) struct PlainPage {
     #[serde(flatten)]
-    frame: Frame,
-    doubts: Vec<doubt::Row>,
+    frame: PageFrame,
+    doubts: Vec<doubt::DoubtRow>,
     figures_title: &'static str,
     figures: Vec<DrawnFigure>,
     tables: Vec<Titled>,
 }
 
 /// Words for a run that did not complete, and for how its data were made: `simulated`, `read`.
-pub(crate) struct Ended(pub &'static str, pub &'static str);
+pub(crate) struct RunWords(pub &'static str, pub &'static str);
 
-impl Plain {
-    pub(crate) fn of(
+impl PlainPage {
+    pub(crate) fn new(
         run: &RunDir,
-        Ended(early, what): Ended,
+        RunWords(early, what): RunWords,
         (headline, sentences): (String, Vec<String>),
-        (figures_title, figures): (&'static str, Vec<Figure>),
+        (figures_title, figures): (&'static str, Vec<CaptionedChart>),
         tables: Vec<Titled>,
-    ) -> Plain {
+    ) -> PlainPage {
         let status = match run.record.status {
             Status::Complete => "complete".into(),
             Status::Interrupted => early.into(),
             Status::Running => match run.writer_life() {
-                Life::Alive => "still running".into(),
-                Life::Ended => format!("its process was killed; the part {what} by then is shown"),
-                Life::Elsewhere => format!("not finished; {ELSEWHERE}; the part {what} by then is shown"),
+                OwnerState::Alive => "still running".into(),
+                OwnerState::Ended => format!("its process was killed; the part {what} by then is shown"),
+                OwnerState::Elsewhere => format!("not finished; {ELSEWHERE}; the part {what} by then is shown"),
             },
         };
-        let frame = Frame::of(run, status, &headline, sentences);
+        let frame = PageFrame::new(run, status, &headline, sentences);
         let (doubts, figures) = (doubt::rows(&run.record.doubts), draw(figures, &mut 0));
-        Plain { frame, doubts, figures_title, figures, tables }
+        PlainPage { frame, doubts, figures_title, figures, tables }
     }
 }

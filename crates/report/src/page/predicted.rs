@@ -1,8 +1,8 @@
 //! The section on models: predicted curves with intervals and the measured points, and each model's error.
 
-use super::charts::{self, Figure};
+use super::charts::{self, CaptionedChart};
 use super::{Section, draw};
-use crate::chart::{Chart, Layer, Mark, Scale, Series};
+use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, Scale};
 use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::predict::check::Check;
@@ -81,18 +81,18 @@ fn figure(
     curve: &Curve,
     value: impl Fn(&Point) -> Option<f64>,
     scale: impl Fn(Vec<f64>) -> Scale,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let dots = charts::dots(&charts::points_of(run, Sweep::Connections), name, value);
     if curve.is_empty() || dots.is_empty() {
         return None;
     }
     let all = curve.iter().flat_map(|(_, _, low, high)| [*low, *high]).chain(dots.iter().map(|mark| mark.y)).collect();
-    let edges = curve.iter().map(|(load, _, low, high)| (*load, *low, *high)).collect();
+    let edges = curve.iter().map(|(load, _, low, high)| Edge { x: *load, low: *low, high: *high }).collect();
     let line = curve
         .iter()
         .map(|(x, y, low, high)| Mark { interval: Some((*low, *high)), origin: "modelled", ..(*x, *y).into() })
         .collect();
-    Some(Figure {
+    Some(CaptionedChart {
         title,
         caption: format!(
             "Dots: measured points; line: the model; shaded: its 95 % interval over {} resamples of the points.",
@@ -103,8 +103,8 @@ fn figure(
                 "The curve of the model '{}' beside the measured points.",
                 found.fitted.choice.server.form.word()
             ),
-            layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
-            series: vec![Series { class: "s1", line, dots, ..Series::default() }],
+            layers: vec![ChartLayer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
+            series: vec![ChartSeries { class: "s1", line, dots, ..ChartSeries::default() }],
             unit: if name == names::THROUGHPUT { "1/s" } else { "us" },
             interval_name: "95 % interval",
             ..Chart::empty(
@@ -118,14 +118,14 @@ fn figure(
     })
 }
 
-fn throughput(run: &RunDir, found: &Curves) -> Option<Figure> {
+fn throughput(run: &RunDir, found: &Curves) -> Option<CaptionedChart> {
     let scale = |all: Vec<f64>| Scale::linear(all.into_iter(), format_si);
     let words = ("Predicted throughput", "responses per second", names::THROUGHPUT);
     let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
     figure(run, found, words, &found.throughput, good, scale)
 }
 
-fn p50(run: &RunDir, found: &Curves) -> Option<Figure> {
+fn p50(run: &RunDir, found: &Curves) -> Option<CaptionedChart> {
     let scale = |all: Vec<f64>| Scale::times_us(all.into_iter());
     let us: Curve = found.p50.iter().map(|(load, a, b, c)| (*load, a * 1e6, b * 1e6, c * 1e6)).collect();
     let words = ("Predicted median response time", "logarithmic scale", names::RESPONSE_P50);

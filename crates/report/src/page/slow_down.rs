@@ -1,8 +1,8 @@
 //! The section on slow-downs: the place that limits most, and the measurements.
 
-use super::charts::{self, Figure};
+use super::charts::{self, CaptionedChart};
 use super::{Section, axis, draw};
-use crate::chart::{Chart, Scale, Series};
+use crate::chart::{Chart, ChartSeries, Scale};
 use crate::run::slow_down::{COLUMNS, TITLE, slow_downs};
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
@@ -38,7 +38,8 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
 fn forecast(slowed: &[&AxisFindings]) -> Table {
     let row = |axis: &&AxisFindings| {
         let place = axis.slowed.map_or("", slowed_words).to_string();
-        let cells = |(.., words): &crate::run::slow_down::Column| axis.effect.as_ref().map(words).unwrap_or_default();
+        let cells =
+            |(.., words): &crate::run::slow_down::EffectColumn| axis.effect.as_ref().map(words).unwrap_or_default();
         [place, effect_words(axis.effect.as_ref())].into_iter().chain(COLUMNS.iter().map(cells)).collect()
     };
     let first = [("place", ""), ("if cheaper", "95 % interval")];
@@ -48,7 +49,7 @@ fn forecast(slowed: &[&AxisFindings]) -> Table {
 }
 
 /// Throughput over added CPU time, with a line for each place.
-fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
+fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<CaptionedChart> {
     let name = names::THROUGHPUT;
     let added = |point: &Point| match point.axis {
         Some(place) if place.slowed.is_none() => Some(0.0),
@@ -71,13 +72,20 @@ fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
             Some(axis::mark(mean_added(level.value)?, level.throughput_per_sec.as_ref()?))
         };
         let line: Vec<_> = axis.levels.iter().filter_map(level).collect();
-        series.push(Series { name: place.word().into(), class, line, dots, has_whiskers: true, ..Series::default() });
+        series.push(ChartSeries {
+            name: place.word().into(),
+            class,
+            line,
+            dots,
+            has_whiskers: true,
+            ..ChartSeries::default()
+        });
     }
     if series.is_empty() {
         return None;
     }
     let xs = series.iter().flat_map(|series| series.line.iter().map(|mark| mark.x));
-    let (x, y) = (Scale::linear(xs, number), Scale::linear(series.iter().flat_map(Series::ys), format_si));
+    let (x, y) = (Scale::linear(xs, number), Scale::linear(series.iter().flat_map(ChartSeries::ys), format_si));
     let chart = Chart {
         origin: "median of points",
         interval_name: "95 % interval",
@@ -92,5 +100,5 @@ fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
     };
     let caption = "Dots: points; line: median over repeats with its 95 % interval. The steeper a line, the more a \
                    speed-up of its place helps.";
-    Some(Figure { title: "Throughput", caption: caption.into(), chart })
+    Some(CaptionedChart { title: "Throughput", caption: caption.into(), chart })
 }

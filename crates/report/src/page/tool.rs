@@ -1,14 +1,14 @@
 //! The page of a run by a tool of the toolkit.
 
-use super::Figure;
+use super::CaptionedChart;
 use super::frame::render;
-use super::plain::{Ended, Plain};
+use super::plain::{PlainPage, RunWords};
 use crate::text::table::Titled;
 use record::RunDir;
 use serde::Serialize;
 
 /// Results of a tool for its page.
-pub struct Shown {
+pub struct ToolResults {
     /// The first line.
     pub headline: String,
     /// Findings in sentences.
@@ -16,7 +16,7 @@ pub struct Shown {
     /// The title above the charts.
     pub figures_title: &'static str,
     /// The charts.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<CaptionedChart>,
     /// The tables.
     pub tables: Vec<Titled>,
     /// How the points were made, in one word, e.g. `simulated`.
@@ -28,17 +28,17 @@ pub struct Shown {
 }
 
 #[derive(Serialize)]
-struct Page {
+struct ToolPage {
     #[serde(flatten)]
-    plain: Plain,
+    plain: PlainPage,
     how_to_read: &'static str,
     meaning: &'static str,
 }
 
 /// The page; `text` is the same content as plain text.
-pub fn html(run: &RunDir, shown: Shown, text: impl FnOnce() -> String) -> String {
-    let Shown { headline, sentences, figures_title, figures, tables, done, how_to_read, meaning } = shown;
-    let ended = Ended("interrupted; the complete part is shown", done);
-    let plain = Plain::of(run, ended, (headline, sentences), (figures_title, figures), tables);
-    render("tool.html", &Page { plain, how_to_read, meaning }, text)
+pub fn html(run: &RunDir, shown: ToolResults, text: impl FnOnce() -> String) -> String {
+    let ToolResults { headline, sentences, figures_title, figures, tables, done, how_to_read, meaning } = shown;
+    let ended = RunWords("interrupted; the complete part is shown", done);
+    let plain = PlainPage::new(run, ended, (headline, sentences), (figures_title, figures), tables);
+    render("tool.html", &ToolPage { plain, how_to_read, meaning }, text)
 }

@@ -1,15 +1,15 @@
 //! Requests counted on the server: charts of the phases over the load, tables by load and by class.
 
-use super::charts::{Figure, stacked_figure};
+use super::charts::{CaptionedChart, stacked_figure};
 use crate::run::watched::load_words;
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
-use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
+use analyze::watched::{CLASS_COLUMNS, COLUMNS, FigureColumn, Row, ServerSide};
 use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
 
-pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
+pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<CaptionedChart> {
     let Some(side) = analyze::watched::of_sweep(run, sweep.sweep) else { return Vec::new() };
     let elapsed = [names::WATCH_PARSE, names::WATCH_PROCESS, names::WATCH_LOG];
     let cpu = [names::WATCH_PARSE_CPU, names::WATCH_PROCESS_CPU, names::WATCH_LOG_CPU];
@@ -31,7 +31,7 @@ fn phases(
     title: &'static str,
     y_name: &str,
     words: fn(f64) -> String,
-) -> Option<Figure> {
+) -> Option<CaptionedChart> {
     let at = |name: &'static str| -> Vec<Option<f64>> {
         let value = |load: f64| side.loads.iter().find(|row| row.load == load)?.medians.get(name).copied();
         sweep.levels.iter().map(|level| value(level.load)).collect()
@@ -70,13 +70,13 @@ pub(crate) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
 fn table(
     run: &RunDir,
     side: &ServerSide,
-    columns: &[Column],
+    columns: &[FigureColumn],
     rows: &[Row],
     title: &'static str,
     note: String,
 ) -> Table {
     let axis = run.points.iter().find_map(|point| Some(point.axis?.axis));
-    let shown: Vec<&Column> =
+    let shown: Vec<&FigureColumn> =
         columns.iter().filter(|(.., name, _)| rows.iter().any(|row| row.medians.contains_key(name))).collect();
     let has_classes = rows.iter().any(|row| row.class.is_some());
     let mut columns = vec![(if side.sweep == Sweep::Rate { "offered/s" } else { "load" }, "")];

@@ -2,7 +2,7 @@
 
 use super::{estimate, from_outside};
 use crate::doubt;
-use crate::run::apart;
+use crate::run::after_empty_line;
 use crate::text::not_measured;
 use crate::text::table::Table;
 use record::boundaries::Boundary;
@@ -36,7 +36,7 @@ pub fn text(profile: &ExactProfile) -> String {
         format_si(profile.requests as f64),
         format_si(profile.system_calls as f64)
     );
-    out + &apart(layers(profile)) + &apart(checks(profile)) + &doubt::text(&profile.doubts)
+    out + &after_empty_line(layers(profile)) + &after_empty_line(checks(profile)) + &doubt::text(&profile.doubts)
 }
 
 fn layers(profile: &ExactProfile) -> String {

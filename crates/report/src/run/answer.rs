@@ -75,7 +75,7 @@ pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String 
             _ if number.value.is_empty() => "",
             _ => ": ",
         };
-        let words = format!("{}{interval}{gap}{}", number.words(), number.detail);
+        let words = format!("{}{interval}{gap}{}", number.value_and_unit(), number.detail);
         cut(&wrap(&words, &format!("  {:LABEL$}", number.name), &" ".repeat(LABEL + 2)), most)
     };
     numbers(answer, findings).into_iter().map(row).collect()

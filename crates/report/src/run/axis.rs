@@ -7,7 +7,7 @@ use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si};
 
 /// A column: heading, unit on the page, and the cell of a level.
-pub(crate) type Column = (&'static str, &'static str, fn(&AxisLevel) -> String);
+pub(crate) type AxisColumn = (&'static str, &'static str, fn(&AxisLevel) -> String);
 
 fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
     estimate.map(|found| words(found.value)).unwrap_or_default()
@@ -27,7 +27,7 @@ fn time(us: f64) -> String {
 }
 
 /// Columns of the table; those without content are left out.
-pub(crate) const COLUMNS: &[Column] = &[
+pub(crate) const COLUMNS: &[AxisColumn] = &[
     ("present", "counted", |level| cell(level.present, record::units::grouped)),
     ("conform", "of connections", |level| cell(level.conforming_ratio, percent)),
     ("each", "bit/s", |level| cell(level.connection_bits_per_sec, format_si)),

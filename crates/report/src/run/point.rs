@@ -1,6 +1,6 @@
 //! The tables of one point, the output of `straingauge load --full`.
 
-use super::{apart, slowest};
+use super::{after_empty_line, slowest};
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::{self, TOO_FEW, not_measured, wrap};
@@ -17,10 +17,14 @@ const CENSORED: [&str; 3] = ["response", "service", "first-byte"];
 /// All tables of a point. `latencies`: its histograms by tag, as returned by [`record::RunDir::latencies`]; without
 /// them, percentiles come from the figures.
 pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
-    let mut out = heading(point) + "\n" + &outcomes(point) + &apart(rates(point)) + &apart(times(point, latencies));
+    let mut out = heading(point)
+        + "\n"
+        + &outcomes(point)
+        + &after_empty_line(rates(point))
+        + &after_empty_line(times(point, latencies));
     out += &super::workload::workload(&point.workload);
     out += &slowest::text(slowest::of_points(&[point], "of the window"));
-    out += &apart(server(point));
+    out += &after_empty_line(server(point));
     out.push_str(&super::watched::point(point));
     if !point.connection_states.is_empty() {
         let states: Vec<String> = point

@@ -9,7 +9,7 @@ use record::units::format_si;
 use record::{Axis, Estimate};
 
 /// A column: heading, unit on the page, and its cell.
-pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
+pub(crate) type EffectColumn = (&'static str, &'static str, fn(&Effect) -> String);
 
 pub(crate) const TITLE: &str = "What would help most";
 
@@ -27,7 +27,7 @@ fn reached(found: Option<Estimate>) -> String {
     found.map(|found| format!("{:.2}", found.value)).unwrap_or_default()
 }
 
-pub(crate) const COLUMNS: &[Column] = &[
+pub(crate) const COLUMNS: &[EffectColumn] = &[
     ("reached", "times a request", |effect| reached(effect.reached_per_request)),
     ("added", "us a request, at most", |effect| format!("{:.1}", effect.most_added_us)),
     ("time", "us for each us added", |effect| slope(effect.time)),
@@ -51,7 +51,7 @@ pub(super) fn table(axes: &[AxisFindings]) -> String {
     let (mut table, mut forecasts) = (Table::new(headings, 1), String::new());
     for axis in &slowed {
         let Some(place) = axis.slowed else { continue };
-        let cells = |(.., words): &Column| axis.effect.as_ref().map(words).unwrap_or_default();
+        let cells = |(.., words): &EffectColumn| axis.effect.as_ref().map(words).unwrap_or_default();
         table.row(std::iter::once(place.word().to_string()).chain(COLUMNS.iter().map(cells)).collect());
         let forecast = format!("{}: {}", slowed_words(place), effect_words(axis.effect.as_ref()));
         forecasts.push_str(&wrap(&forecast, "  ", "    "));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn point(index: u32, slowest: Vec<SlowRequest>) -> Point {
-        Point { index, slowest, ..Point::of(Sweep::Single, 0, 1, Pace::Closed) }
+        Point { index, slowest, ..Point::new(Sweep::Single, 0, 1, Pace::Closed) }
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let traced = SlowRequest {
             status: None,
             failure: Some("timed out\u{1b}".into()),
-            trace_id: Some(TraceId::of(7 << 64 | 8)),
+            trace_id: Some(TraceId::from_bits(7 << 64 | 8)),
             ..request(90_000_000)
         };
         let (first, other) = (point(4, times(20)), point(5, times(30)));

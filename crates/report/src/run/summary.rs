@@ -30,7 +30,7 @@ pub struct Answers {
 
 impl Answers {
     /// The counts of a load with this protocol.
-    pub fn of(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Answers {
+    pub fn new(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Answers {
         if protocol.has_status_codes() {
             return Answers { statuses: counts.clone(), replies: BTreeMap::new() };
         }

@@ -20,7 +20,7 @@ const MOST_IN_CHART: usize = 500;
 const MOST_LISTED: usize = 60;
 
 #[derive(Serialize)]
-struct Page {
+struct RunsPage {
     style: String,
     style_hash: String,
     scripts: [&'static str; 2],
@@ -50,7 +50,7 @@ pub fn html(index: &Index, folder: &Path) -> String {
     let style = format!("{STYLE}{OWN_STYLE}");
     let (trends, trends_left_out) = all_trends(index);
     let has_trend = |row: &Row| trends.iter().any(|trend| trend.number == row.scenario);
-    let page = Page {
+    let page = RunsPage {
         style_hash: source_hash(&style),
         style,
         scripts: [SCRIPT, OWN_SCRIPT],
@@ -96,7 +96,7 @@ fn row(run: &Row, folder: &Path, has_trend: bool) -> Value {
         "cpu": cpu,
         "tag": tag,
         "result": result,
-        "words": before.map(|before| before.words()),
+        "words": before.map(|before| before.summary()),
         "doubts": run.doubts,
         "name": run.name,
         "path": shown(&run.path),
@@ -154,7 +154,7 @@ fn change(run: &Row) -> Option<Value> {
     let command = record::shell::joined(words.chain(paths).collect::<Vec<_>>().iter().map(String::as_str));
     Some(json!({
         "began": began(run),
-        "words": before.words(),
+        "words": before.summary(),
         "doubts": before.doubts,
         "command": record::text::plain(&command, 2000),
     }))

@@ -1,8 +1,8 @@
 //! Trends: figures of the runs of one scenario over time.
 
 use super::shown;
-use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
-use crate::page::{Figure, area};
+use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, Marker, Scale};
+use crate::page::{CaptionedChart, area};
 use crate::text::number;
 use analyze::index::Row;
 use record::units::{format_nanos, format_si};
@@ -14,14 +14,14 @@ const DAY_MS: f64 = 24.0 * HOUR_MS;
 const MOST_MARKERS: usize = 12;
 
 /// The time axis: time since the first run, in a suitable unit.
-struct Time {
+struct TimeAxis {
     first_ms: u64,
     unit_ms: f64,
     unit: &'static str,
 }
 
-impl Time {
-    fn of(runs: &[&Row]) -> Time {
+impl TimeAxis {
+    fn new(runs: &[&Row]) -> TimeAxis {
         let (first_ms, last_ms) = (runs[0].started_unix_ms, runs[runs.len() - 1].started_unix_ms);
         let span = last_ms.saturating_sub(first_ms) as f64;
         let (unit_ms, unit) = match span {
@@ -29,7 +29,7 @@ impl Time {
             span if span < 3.0 * DAY_MS => (HOUR_MS, "hours"),
             _ => (DAY_MS, "days"),
         };
-        Time { first_ms, unit_ms, unit }
+        TimeAxis { first_ms, unit_ms, unit }
     }
 
     fn at(&self, row: &Row) -> f64 {
@@ -37,71 +37,77 @@ impl Time {
     }
 }
 
-/// A figure of a run with its interval, if any.
-type Value = (f64, Option<(f64, f64)>);
+/// A figure of a run.
+struct TrendValue {
+    value: f64,
+    interval: Option<(f64, f64)>,
+}
 
-struct Line {
+struct TrendLine {
     title: &'static str,
     y_name: &'static str,
     unit: &'static str,
     class: &'static str,
-    of: fn(&Row) -> Option<Value>,
+    of: fn(&Row) -> Option<TrendValue>,
     words: fn(f64) -> String,
 }
 
 /// The charts of one scenario; `runs` are in ascending order.
-pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
+pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
     let lines = [
-        Line {
+        TrendLine {
             title: "Plan for",
             y_name: "requests per second",
             unit: "1/s",
             class: "s1",
-            of: |row| row.answer.as_ref()?.plan_per_sec.map(|plan| (plan.value, plan.interval())),
+            of: |row| {
+                let plan = row.answer.as_ref()?.plan_per_sec?;
+                Some(TrendValue { value: plan.value, interval: plan.interval() })
+            },
             words: format_si,
         },
-        Line {
+        TrendLine {
             title: "Peak throughput",
             y_name: "requests per second",
             unit: "1/s",
             class: "s2",
-            of: |row| row.peak.map(|peak| (peak.per_sec, peak.low.zip(peak.high))),
+            of: |row| row.peak.map(|peak| TrendValue { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
             words: format_si,
         },
-        Line {
+        TrendLine {
             title: "Response time, p99",
             y_name: "at the yield point, or at the peak without one",
             unit: "us",
             class: "s4",
-            of: |row| row.response_p99_us.map(|us| (us, None)),
+            of: |row| row.response_p99_us.map(|value| TrendValue { value, interval: None }),
             words: |us| format_nanos(us * 1e3),
         },
-        Line {
+        TrendLine {
             title: "CPU per request",
             y_name: "server CPU at the same load, us per request",
             unit: "us",
             class: "s3",
-            of: |row| row.cpu_us_per_request.map(|us| (us, None)),
+            of: |row| row.cpu_us_per_request.map(|value| TrendValue { value, interval: None }),
             words: number,
         },
     ];
-    let time = Time::of(runs);
+    let time = TimeAxis::new(runs);
     lines.iter().filter_map(|line| figure(runs, &time, line)).collect()
 }
 
-fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
+fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedChart> {
     let mark = |row: &&Row| {
-        let (value, interval) = (line.of)(row).filter(|(value, _)| value.is_finite())?;
+        let TrendValue { value, interval } = (line.of)(row).filter(|of| of.value.is_finite())?;
         Some(Mark { interval, ..(time.at(row), value).into() })
     };
     let marks: Vec<Mark> = runs.iter().filter_map(mark).collect();
     if marks.len() < 2 {
         return None;
     }
-    let edges: Vec<(f64, f64, f64)> =
-        marks.iter().filter_map(|mark| mark.interval.map(|(low, high)| (mark.x, low, high))).collect();
+    let edges: Vec<Edge> =
+        marks.iter().filter_map(|mark| mark.interval.map(|(low, high)| Edge { x: mark.x, low, high })).collect();
     let is_whole = edges.len() == marks.len();
-    let highest = edges.iter().map(|(.., high)| *high).chain(marks.iter().map(|mark| mark.y));
+    let highest = edges.iter().map(|edge| edge.high).chain(marks.iter().map(|mark| mark.y));
     let y = Scale::linear(highest, line.words);
     let x = Scale::linear(runs.iter().map(|row| time.at(row)), number);
     let began = super::began(runs[0]);
@@ -109,18 +115,22 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     let mut chart = Chart::empty(&format!("{} over time", line.title), &x_name, line.y_name, x, y);
     chart.description = description(runs, line);
     chart.markers = markers(runs, time);
-    let layer = Layer { name: String::new(), class: area(line.class), edges, gaps: Vec::new() };
+    let layer = ChartLayer { name: String::new(), class: area(line.class), edges, gaps: Vec::new() };
     chart.layers = if is_whole { vec![layer] } else { Vec::new() };
-    chart.series = vec![Series { class: line.class, line: marks, is_dotted: true, ..Series::default() }];
+    chart.series = vec![ChartSeries { class: line.class, line: marks, is_dotted: true, ..ChartSeries::default() }];
     (chart.unit, chart.interval_name) = (line.unit, "interval");
     let shaded = if is_whole { " Shaded: the interval." } else { "" };
-    Some(Figure { title: line.title, caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."), chart })
+    Some(CaptionedChart {
+        title: line.title,
+        caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."),
+        chart,
+    })
 }
 
 /// The values in words, for screen readers.
-fn description(runs: &[&Row], line: &Line) -> String {
+fn description(runs: &[&Row], line: &TrendLine) -> String {
     let words = |row: &&Row| {
-        let value = (line.words)((line.of)(row)?.0);
+        let value = (line.words)((line.of)(row)?.value);
         let worse = row.before.as_ref().filter(|before| before.is_worse());
         Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
     };
@@ -128,7 +138,7 @@ fn description(runs: &[&Row], line: &Line) -> String {
 }
 
 /// Marks runs that are worse than the preceding one, and changes of versions.
-fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
+fn markers(runs: &[&Row], time: &TimeAxis) -> Vec<Marker> {
     let mut marked = Vec::new();
     for (at, row) in runs.iter().enumerate() {
         let is_worse = row.before.as_ref().is_some_and(|before| before.is_worse());

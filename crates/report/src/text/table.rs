@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// The columns with content.
-    fn shown(&self) -> Vec<usize> {
+    fn filled_columns(&self) -> Vec<usize> {
         (0..self.headings.len()).filter(|column| *column < self.left || self.width(*column) > 0).collect()
     }
 
@@ -65,7 +65,7 @@ impl Table {
         if self.is_empty() {
             return String::new();
         }
-        let shown = self.shown();
+        let shown = self.filled_columns();
         let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
         let cell = |row: &[String], column: usize| row.get(column).map_or(String::new(), |cell| escaped(cell));
         let cells = |row: &[String]| line(&mut shown.iter().map(|column| cell(row, *column)));
@@ -76,7 +76,7 @@ impl Table {
 
     /// Lines indented by two spaces, columns two spaces apart; columns without content are left out.
     pub fn lines(&self) -> String {
-        let shown = self.shown();
+        let shown = self.filled_columns();
         let mut out = String::new();
         for row in std::iter::once(&self.headings).chain(&self.rows) {
             let mut line = String::from(" ");

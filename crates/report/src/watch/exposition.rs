@@ -1,9 +1,9 @@
 //! A reading as metrics.
 
 use super::Screen;
-use crate::metrics::{Buckets, Family, Metrics, Value};
+use crate::metrics::{Buckets, Family, MetricValue, Metrics};
 use record::Doubt;
-use record::watch::counters::Source;
+use record::watch::counters::CounterHook;
 use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
 /// The buckets of the BPF programs. Times below a microsecond share a bucket, as do those above half a minute.
@@ -58,7 +58,7 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
         "First read to the departure of the response's last segment.",
     );
     for (class, totals) in classes() {
-        durations.add(&[("class", class)], Value::Buckets(buckets(&totals.elapsed, totals.elapsed_ns)));
+        durations.add(&[("class", class)], MetricValue::Buckets(buckets(&totals.elapsed, totals.elapsed_ns)));
     }
     metrics.add(durations);
     type Number = fn(&ClassTotals) -> f64;
@@ -125,7 +125,7 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
         let declaration = counter.declaration();
         let unit = if declaration.metric.ends_with("_bytes") { "By" } else { "1" };
         let name = format!("straingauge.{}", declaration.metric);
-        let name = if declaration.source == Source::Requests { counted_name(&name, reading) } else { name };
+        let name = if declaration.source == CounterHook::Requests { counted_name(&name, reading) } else { name };
         one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
     let waiting = "Connections waiting to be accepted, at the listener whose queue is the fullest.";
@@ -180,7 +180,7 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
 mod tests {
     use super::*;
     use crate::metrics::MetricKind;
-    use crate::metrics::text::{Format, page};
+    use crate::metrics::text::{MetricsFormat, page};
     use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates};
 
     fn frame<T>(watch: &Watching, [first, now]: [&Reading; 2], of: fn(&Screen<'_>) -> T) -> T {
@@ -212,7 +212,7 @@ mod tests {
             let metrics = frame(&Watching::default(), [reading; 2], metrics);
             let counters = metrics.families.into_iter().filter(|family| family.kind == MetricKind::Counter);
             let samples = counters.flat_map(|family| family.samples);
-            samples.map(|sample| if let Value::Number(number) = sample.value { number } else { 0.0 }).collect()
+            samples.map(|sample| if let MetricValue::Number(number) = sample.value { number } else { 0.0 }).collect()
         };
         let (earlier, now) = (counters(&at(1, [200, 100, 695])), counters(&at(2, [190, 80, -10])));
         assert!(!earlier.is_empty() && earlier.len() == now.len());
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn an_unmeasured_figure_has_no_sample() {
         let watch = Watching { port: 80, ..Watching::default() };
-        let text = page(&frame(&watch, [&Reading::default(); 2], metrics), Format::Prometheus);
+        let text = page(&frame(&watch, [&Reading::default(); 2], metrics), MetricsFormat::Prometheus);
         let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(measured.len(), 2, "{text}");
         assert!(measured[0].starts_with("straingauge_watch_own_cpu_seconds_total"), "{text}");

@@ -109,7 +109,7 @@ fn ends(range: &Range, words: impl Fn(f64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::text::{Format, page};
+    use crate::metrics::text::{MetricsFormat, page};
     use record::watch::UnknownLimit;
 
     fn found() -> Headroom {
@@ -167,7 +167,7 @@ mod tests {
         let lines = |found: &Headroom| {
             let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
             add(&mut metrics, found);
-            let text = page(&metrics, Format::Prometheus);
+            let text = page(&metrics, MetricsFormat::Prometheus);
             text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
         };
         assert_eq!(

@@ -1,10 +1,10 @@
 //! The page of a recording.
 
 use super::text;
-use crate::chart::{Band, Chart, Mark, Scale, Series};
-use crate::page::Figure;
+use crate::chart::{Band, Chart, ChartSeries, Mark, Scale};
+use crate::page::CaptionedChart;
 use crate::page::frame::render;
-use crate::page::plain::{Ended, Plain};
+use crate::page::plain::{PlainPage, RunWords};
 use crate::text::number;
 use analyze::predict::regression::Line;
 use analyze::watch::lines::{self, Window};
@@ -26,8 +26,8 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
     let said = (text::headline(run, findings), sentences);
     let tables = findings.tables.tables.iter().map(text::titled).collect();
-    let ended = Ended("ended by a signal", "read");
-    let page = Plain::of(run, ended, said, ("Over time and over rate", figures), tables);
+    let ended = RunWords("ended by a signal", "read");
+    let page = PlainPage::new(run, ended, said, ("Over time and over rate", figures), tables);
     render("watch.html", &page, || text::run(run, findings))
 }
 
@@ -42,7 +42,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(size).map(|part| (part[0].0, part.iter().map(|(_, y)| y).sum::<f64>() / part.len() as f64)).collect()
 }
 
-fn rates(findings: &WatchFindings) -> Option<Figure> {
+fn rates(findings: &WatchFindings) -> Option<CaptionedChart> {
     let found = findings.stalls.as_ref().ok()?;
     let mut points = thinned(&found.rates);
     // A rate is drawn at the start of its interval; the last one is repeated at its end.
@@ -58,12 +58,16 @@ fn rates(findings: &WatchFindings) -> Option<Figure> {
     );
     chart.description = stalls::sentences(found).join(" ");
     let shaded = |stall: &stalls::Stall| {
-        let range = (stall.at_s / unit_s, (stall.at_s + stall.length_s) / unit_s);
+        let range = stall.at_s / unit_s..(stall.at_s + stall.length_s) / unit_s;
         Band { name: "", class: "failure", range, least_px: 1.0 }
     };
     chart.bands = found.stalls.iter().take(MOST_BANDS).map(shaded).collect();
     (chart.unit, chart.origin) = ("1/s", "counted");
-    chart.series.push(Series { class: "s1", line: points.into_iter().map(Mark::from).collect(), ..Series::default() });
+    chart.series.push(ChartSeries {
+        class: "s1",
+        line: points.into_iter().map(Mark::from).collect(),
+        ..ChartSeries::default()
+    });
     let caption = match found.rates.len().div_ceil(MOST_POINTS) {
         0 | 1 => "Counted, each reading".to_string(),
         size => format!("Counted; means of {size} readings"),
@@ -72,14 +76,14 @@ fn rates(findings: &WatchFindings) -> Option<Figure> {
         n if n > MOST_BANDS => format!("the first {MOST_BANDS} of {} stalls", grouped(n as f64)),
         _ => "stalls".into(),
     };
-    Some(Figure {
+    Some(CaptionedChart {
         title: "Requests per second",
         caption: format!("{caption}. Shaded: {of}. After Banga and Mogul (1998), Figure 11."),
         chart,
     })
 }
 
-fn against_rate(findings: &WatchFindings) -> Option<Figure> {
+fn against_rate(findings: &WatchFindings) -> Option<CaptionedChart> {
     let lines = findings.lines.as_ref().ok()?;
     let windows = &lines.windows;
     let most = windows.iter().map(|window| window.rate_per_sec).fold(0.0, f64::max);
@@ -96,12 +100,12 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
     let counted = |place: (f64, f64)| Mark { origin: "counted", ..place.into() };
     let mut add = |name: &str, class: &'static str, line: &Line, value: &dyn Fn(&Window) -> Option<f64>| {
         let y = |x: f64| (line.intercept.value + line.slope.value * x).max(0.0);
-        chart.series.push(Series {
+        chart.series.push(ChartSeries {
             name: name.into(),
             class,
             line: vec![(0.0, y(0.0)).into(), (most, y(most)).into()],
             dots: windows.iter().filter_map(|window| Some(counted((window.rate_per_sec, value(window)?)))).collect(),
-            ..Series::default()
+            ..ChartSeries::default()
         });
     };
     if let Some(idle) = &lines.idle {
@@ -111,7 +115,7 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
     add("user", "s1", &lines.user, &|window| Some(window.user_cpus));
     let of =
         if lines.cpus > 0 { format!("the machine's {} CPUs", lines.cpus) } else { "the server's processes".into() };
-    Some(Figure {
+    Some(CaptionedChart {
         title: "CPU time against request rate",
         caption: format!(
             "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul \
@@ -123,14 +127,14 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
     })
 }
 
-fn states(recording: &Recording) -> Option<Figure> {
+fn states(recording: &Recording) -> Option<CaptionedChart> {
     let classes = ["s1", "s2", "s3", "s4"];
     let wanted = ["ESTABLISHED", "TIME_WAIT", "SYN_RECV", "CLOSE_WAIT"];
     let samples: Vec<_> =
         recording.samples.iter().filter_map(|sample| Some((sample.seconds, sample.states.as_ref()?))).collect();
     let (unit_s, x_name) = since_begin(samples.last().map_or(0.0, |(seconds, _)| *seconds));
     let has = |name: &str| samples.iter().any(|(_, states)| states.keys().any(|key| is_state(key, name)));
-    let series: Vec<Series> = wanted
+    let series: Vec<ChartSeries> = wanted
         .iter()
         .zip(classes)
         .filter(|(name, _)| has(name))
@@ -141,7 +145,7 @@ fn states(recording: &Recording) -> Option<Figure> {
             let points: Vec<(f64, f64)> =
                 samples.iter().map(|(seconds, states)| (*seconds / unit_s, count(states))).collect();
             let line = thinned(&points).into_iter().map(Mark::from).collect();
-            Series { name: name.to_lowercase().replace('_', " "), class, line, ..Series::default() }
+            ChartSeries { name: name.to_lowercase().replace('_', " "), class, line, ..ChartSeries::default() }
         })
         .collect();
     if series.is_empty() || samples.len() < 2 {
@@ -156,7 +160,7 @@ fn states(recording: &Recording) -> Option<Figure> {
         Scale::linear(all().map(|mark| mark.y), format_si),
     );
     (chart.series, chart.unit, chart.origin) = (series, "sockets", "counted");
-    Some(Figure {
+    Some(CaptionedChart {
         title: "Connections by state",
         caption: "Counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed."
             .into(),
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn each_stall_of_a_long_watch_is_shown() {
         let figure = rates(&stalled(600.0)).unwrap();
-        let drawn = figure.chart.svg("c", 540.0, 300.0, figure.chart.margins(300.0));
+        let drawn = figure.chart.svg("c", crate::page::WIDE, figure.chart.margins(300.0));
         assert_eq!(drawn.matches("class=\"zone failure\"").count(), 200);
         assert!(!drawn.contains("width=\"0."), "{drawn}");
         assert!(figure.caption.contains("Shaded: the first 200 of 300 stalls."), "{}", figure.caption);

@@ -40,9 +40,18 @@ pub fn line(frame: &Screen<'_>) -> String {
     out
 }
 
+/// Size of a terminal.
+#[derive(Debug, Clone, Copy)]
+pub struct TerminalSize {
+    /// Characters in a row.
+    pub columns: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
 /// Text that draws a screen from the upper left corner and clears the rest. The last line has no newline, which would
 /// scroll.
-pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
+pub fn drawn(text: &str, TerminalSize { columns, rows }: TerminalSize) -> String {
     let lines: Vec<String> = text.lines().take(rows).map(|line| cut(line, columns) + "\x1b[K").collect();
     format!("\x1b[H{}\x1b[J", lines.join("\n"))
 }
@@ -298,7 +307,7 @@ mod tests {
     fn a_screen_never_exceeds_the_terminals_size() {
         let text: String = (0..50).map(|line| format!("{line} {}\n", "wide \x1b[2J".repeat(40))).collect();
         for (columns, rows) in [(80, 24), (20, 3), (300, 60)] {
-            let drawn = drawn(&text, (columns, rows));
+            let drawn = drawn(&text, TerminalSize { columns, rows });
             let body = drawn.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
             let lines: Vec<&str> = body.split('\n').collect();
             assert_eq!(lines.len(), rows.min(50));

@@ -105,7 +105,7 @@ fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// A chart by its title, in the visible size.
-pub fn of(title: &str, what: &str) -> String {
+pub fn chart(title: &str, what: &str) -> String {
     format!(
         "(() => {{ const all = [...document.querySelectorAll('figure.chart')].filter(f => \
          f.querySelector('h3').textContent === '{title}'); \
@@ -117,7 +117,7 @@ pub fn of(title: &str, what: &str) -> String {
 
 /// The button with these words in a chart.
 pub fn button(title: &str, words: &str) -> String {
-    format!("[...{}.querySelectorAll('button')].find(b => b.textContent === '{words}')", of(title, ".tools"))
+    format!("[...{}.querySelectorAll('button')].find(b => b.textContent === '{words}')", chart(title, ".tools"))
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_chart_shows_the_point_under_the_pointer_and_a_click_opens_its_load() {
          .findIndex(r => \
          r.cells[1].textContent === '64' && r.cells[6].textContent.includes(', point ')).toString()",
     );
-    let at = person.finds(&of("Throughput", &format!(".wide circle[data-rows^=\"{row} \"]")));
+    let at = person.finds(&chart("Throughput", &format!(".wide circle[data-rows^=\"{row} \"]")));
     person.hovers(at);
-    let told = person.reads(&format!("{}.innerText", of("Throughput", ".tip")));
+    let told = person.reads(&format!("{}.innerText", chart("Throughput", ".tip")));
     for words in ["Throughput", "connections: 64", " 1/s", "n = ", "counted, point "] {
         assert!(told.contains(words), "{words}: {told}");
     }
@@ -159,11 +159,11 @@ fn pointer_and_keys_zoom_a_range_and_hide_a_series() {
     let title = "Response time";
     let ticks = format!(
         "[...{}.querySelectorAll('.x-ticks:not([style*=none]) text')].map(t => t.textContent).join(' ')",
-        of(title, ".wide svg")
+        chart(title, ".wide svg")
     );
-    let told = format!("{}.textContent", of(title, ".told"));
+    let told = format!("{}.textContent", chart(title, ".told"));
     assert_eq!(person.reads(&ticks), "1 4 16 64 256 1,024 4,096");
-    let middle = person.finds(&of(title, ".wide svg"));
+    let middle = person.finds(&chart(title, ".wide svg"));
     person.drags((middle.0 - 60.0, middle.1), (middle.0 + 60.0, middle.1));
     let near = person.reads(&ticks);
     assert!(near.contains("64") && !near.contains("4,096"), "{near}");
@@ -173,8 +173,8 @@ fn pointer_and_keys_zoom_a_range_and_hide_a_series() {
     person.clicks(whole);
     assert_eq!(person.reads(&ticks), "1 4 16 64 256 1,024 4,096");
 
-    person.sees(&format!("{}.focus()", of(title, ".wide svg")));
-    let tip = format!("{}.innerText", of(title, ".tip"));
+    person.sees(&format!("{}.focus()", chart(title, ".wide svg")));
+    let tip = format!("{}.innerText", chart(title, ".tip"));
     person.presses("ArrowRight");
     assert!(person.reads(&tip).starts_with("p50\nconnections: 1\n"), "{}", person.reads(&tip));
     person.presses("ArrowRight");
@@ -189,8 +189,10 @@ fn pointer_and_keys_zoom_a_range_and_hide_a_series() {
     person.presses("0");
     assert_eq!(person.reads(&told), "Whole range.");
 
-    let shown =
-        format!("[...{}.querySelectorAll('.line[data-series]:not(.off)')].length.toString()", of(title, ".wide svg"));
+    let shown = format!(
+        "[...{}.querySelectorAll('.line[data-series]:not(.off)')].length.toString()",
+        chart(title, ".wide svg")
+    );
     assert_eq!(person.reads(&shown), "4");
     let toggle = button(title, "p99");
     let at = person.finds(&toggle);
@@ -217,14 +219,14 @@ fn the_copied_table_is_complete_and_its_text_cannot_become_formulas() {
         person.clicks(at);
         let copied = person.reads("navigator.clipboard.readText()");
         assert!(copied.starts_with(head) && copied.contains(wanted), "{copied}");
-        let rows = person.sees(&format!("{}.rows.length", of(title, "tbody"))).as_u64().unwrap();
+        let rows = person.sees(&format!("{}.rows.length", chart(title, "tbody"))).as_u64().unwrap();
         assert_eq!(copied.lines().count() as u64, rows + 1);
         assert!(copied.lines().all(|line| !line.starts_with(['=', '+', '-', '@'])), "{copied}");
-        assert_eq!(person.reads(&format!("{}.textContent", of(title, ".told"))), format!("Copied {rows} rows."));
+        assert_eq!(person.reads(&format!("{}.textContent", chart(title, ".told"))), format!("Copied {rows} rows."));
     }
     assert_eq!(person.sees("document.querySelectorAll('main img, main script, .parts b, .load i').length"), 0);
     // Missing values are empty fields, and numbers have no unit in their field.
-    let rows = of("Throughput", "tbody");
+    let rows = chart("Throughput", "tbody");
     person.sees(&format!(
         "(['-', '\u{2013}', '-3.2 us', '-1+cmd'].forEach((text, at) => {{ {rows}.rows[at].cells[0].textContent = text \
          }}), 1)"
@@ -246,10 +248,9 @@ fn without_scripts_every_number_is_visible_and_links_open_their_loads() {
         person.sees("document.querySelectorAll('figure.chart').length"),
         person.sees("document.querySelectorAll('figure.chart details.data').length")
     );
-    let chart = of("Throughput", "summary");
-    let summary = person.finds(&chart);
+    let summary = person.finds(&chart("Throughput", "summary"));
     person.clicks(summary);
-    let link = person.finds(&of("Throughput", "a[href=\"#load-connections-64\"]"));
+    let link = person.finds(&chart("Throughput", "a[href=\"#load-connections-64\"]"));
     person.clicks(link);
     person.waits_for("document.getElementById('load-connections-64').checkVisibility()");
     assert_eq!(person.complaints(), Vec::<String>::new());

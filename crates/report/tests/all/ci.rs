@@ -154,7 +154,7 @@ fn undecided_checks_are_skipped_with_the_reason() {
 #[test]
 fn an_unmeasured_figure_fails_its_limit_in_both_formats() {
     let limit = limit::parse("p99 > 50ms").unwrap();
-    let point = Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed);
+    let point = Point::new(record::Sweep::Single, 0, 8, record::Pace::Closed);
     let checks = [check::limit("B: ", &limit, &limit.check(&point))];
     assert_eq!(checks[0].result, CaseResult::Failed);
     let xml = junit::xml(&checks);
@@ -203,7 +203,7 @@ proptest! {
     #[test]
     fn untrusted_text_is_plain_text_in_markdown(text in hostile()) {
         let checks = [case(&text, CaseResult::Failed, &text)];
-        let point = Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed);
+        let point = Point::new(record::Sweep::Single, 0, 8, record::Pace::Closed);
         let (words, kinds) = shown(&markdown::point(&text, &point, &checks));
         let (_, of_nothing) = shown(&markdown::point("x", &point, &[case("x", CaseResult::Failed, "x")]));
         prop_assert_eq!(kinds, of_nothing, "{}", text);

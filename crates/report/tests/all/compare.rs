@@ -1,6 +1,6 @@
 //! A comparison as text and JSON.
 
-use crate::browser::{button, chromium, fits_and_is_named, kept, of as chart};
+use crate::browser::{button, chart, chromium, fits_and_is_named, kept};
 use crate::fixture;
 use crate::person::{DESK, Desk, Person};
 use analyze::compare::costs;

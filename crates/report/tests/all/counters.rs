@@ -4,7 +4,7 @@
 use crate::fixture;
 use analyze::watch::{Recording, find};
 use record::watch::{Beginning, Counter, Counts, FILE, Headroom, Line, Rates, Reading, Taken, Watching};
-use report::metrics::text::{Format, page as metrics_page};
+use report::metrics::text::{MetricsFormat, page as metrics_page};
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ fn number(counter: Counter) -> u64 {
 fn reading() -> Reading {
     let mut reading = Reading { elapsed_ns: 1_000_000_000, open: Some(Default::default()), ..Reading::default() };
     reading.classes.push(Default::default());
-    reading.connections.counted = Counts::of(|counter| (!counter.is_loss()).then(|| number(counter)));
-    reading.losses = Counts::of(|counter| counter.is_loss().then(|| number(counter)));
+    reading.connections.counted = Counts::from_fn(|counter| (!counter.is_loss()).then(|| number(counter)));
+    reading.losses = Counts::from_fn(|counter| counter.is_loss().then(|| number(counter)));
     reading
 }
 
@@ -54,7 +54,7 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
         headroom: &Headroom::default(),
         doubts: &[],
     };
-    let metrics = metrics_page(&exposition::metrics(&frame), Format::Prometheus);
+    let metrics = metrics_page(&exposition::metrics(&frame), MetricsFormat::Prometheus);
     let screen = screen::tables(&frame);
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &[]);
@@ -87,9 +87,9 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
 fn an_unmeasured_counter_is_not_zero() {
     let mut reading = Reading { elapsed_ns: 1_000_000_000, ..Reading::default() };
     let is_there = |counter: Counter| counter == Counter::Accepted;
-    reading.connections.counted = Counts::of(|counter| is_there(counter).then_some(3));
+    reading.connections.counted = Counts::from_fn(|counter| is_there(counter).then_some(3));
     let watch = Watching { port: 80, ..Watching::default() };
-    let metrics = metrics_page(&crate::metrics::of(&reading, &watch, &[]), Format::Prometheus);
+    let metrics = metrics_page(&crate::metrics::built(&reading, &watch, &[]), MetricsFormat::Prometheus);
     for counter in Counter::ALL {
         assert_eq!(metrics.contains(counter.declaration().metric), is_there(counter), "{metrics}");
     }

@@ -6,11 +6,11 @@ use record::watch::{
 };
 use record::{Doubt, DoubtKind};
 use report::metrics::Metrics;
-use report::metrics::text::{Format, page};
+use report::metrics::text::{MetricsFormat, page};
 use report::watch::{Screen, exposition};
 
 /// The metrics of a watch with one reading.
-pub fn of(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
+pub fn built(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
     let (rates, headroom) = (&Rates::default(), &Headroom::default());
     let (first, now) = (reading, reading);
     exposition::metrics(&Screen { watch, first, now, rates, headroom, doubts })
@@ -64,11 +64,11 @@ fn pages_of(counted_ns: Option<u64>) -> [String; 2] {
     }
     (connections.accept_queue, connections.accept_queue_limit) = (Some(0), Some(511));
     (connections.port_drops, connections.listen_overflows) = (Some(0), Some(7));
-    connections.counted = Counts::of(|counter| (!counter.is_loss()).then(|| 700 + counter as u64));
-    reading.losses = Counts::of(|counter: Counter| counter.is_loss().then(|| 700 + counter as u64));
+    connections.counted = Counts::from_fn(|counter| (!counter.is_loss()).then(|| 700 + counter as u64));
+    reading.losses = Counts::from_fn(|counter: Counter| counter.is_loss().then(|| 700 + counter as u64));
     let doubt = DoubtKind::LostEvents.note("some", "none");
-    let metrics = of(&reading, &watch, &[doubt]);
-    [Format::Prometheus, Format::OpenMetrics].map(|format| page(&metrics, format))
+    let metrics = built(&reading, &watch, &[doubt]);
+    [MetricsFormat::Prometheus, MetricsFormat::OpenMetrics].map(|format| page(&metrics, format))
 }
 
 #[test]

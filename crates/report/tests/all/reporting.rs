@@ -150,7 +150,7 @@ fn a_single_point_has_a_separate_report() {
 #[test]
 fn percentiles_of_few_requests_are_not_printed() {
     let of = |n: u64| {
-        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        let mut point = Point::new(Sweep::Single, 0, 1, Pace::Closed);
         point.figures.set(names::RESPONSE_P99, Figure::new(77_700.0, "us", n, Origin::Timed));
         let mut record = fixture::record();
         record.scenario.kind = record::RunKind::Load(fixture::loaded(&mut record).clone());

@@ -1,6 +1,6 @@
 //! `--export` of `profile` and `report`.
 
-use report::export::Format;
+use report::export::ExportFormat;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// One file to export to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
-    pub format: Format,
+    pub format: ExportFormat,
     pub file: PathBuf,
 }
 
@@ -40,8 +40,8 @@ fn parse(value: &OsStr) -> Result<Export, String> {
         Some(place) => (&bytes[..place], &bytes[place + 1..]),
         None => (bytes, &b""[..]),
     };
-    let formats = Format::ALL.map(Format::word).join(", ");
-    let format = std::str::from_utf8(word).ok().and_then(Format::from_word);
+    let formats = ExportFormat::ALL.map(ExportFormat::word).join(", ");
+    let format = std::str::from_utf8(word).ok().and_then(ExportFormat::from_word);
     let format = format.ok_or_else(|| format!("the format is one of {formats}, as in pprof=FILE"))?;
     if file.is_empty() {
         return Err(format!("the file is missing, as in {0}=FILE; {0}=- prints it", format.word()));
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_format_and_a_file_are_split_at_the_first_equals_sign() {
-        for format in Format::ALL {
+        for format in ExportFormat::ALL {
             let typed = OsString::from(format!("{}=a=b", format.word()));
             assert_eq!(parse(&typed), Ok(Export { format, file: "a=b".into() }));
         }

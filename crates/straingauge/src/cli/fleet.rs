@@ -81,7 +81,7 @@ pub struct RayOptions {
     /// With 3..20, find begins with 3, asks Ray for 20, and adds nodes that join between points. By default it adds
     /// all nodes that join.
     #[arg(long, value_name = "N")]
-    pub workers: Option<Workers>,
+    pub workers: Option<FleetSize>,
     /// CPUs that Ray reserves for each worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
@@ -118,21 +118,21 @@ pub struct RayOptions {
 
 /// The number of workers in a fleet, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Workers {
+pub struct FleetSize {
     /// Workers at the start.
     pub least: u64,
     /// Maximum workers, if nodes that join later take part.
     pub most: Option<u64>,
 }
 
-impl FromStr for Workers {
+impl FromStr for FleetSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = |text: &str| parse_count(text).map_err(|error| error.to_string());
         let workers = match text.split_once("..") {
-            None => Workers { least: number(text)?, most: None },
-            Some((least, most)) => Workers { least: number(least)?, most: Some(number(most)?) },
+            None => FleetSize { least: number(text)?, most: None },
+            Some((least, most)) => FleetSize { least: number(least)?, most: Some(number(most)?) },
         };
         if workers.least == 0 {
             return Err("a fleet has at least 1 worker".into());
@@ -206,13 +206,13 @@ impl FromStr for WorkerLabel {
 
 #[cfg(test)]
 mod tests {
-    use super::{WorkerLabel, WorkerResource, Workers};
+    use super::{FleetSize, WorkerLabel, WorkerResource};
 
     #[test]
     fn workers_are_a_number_or_a_range() {
-        let of = |text: &str| text.parse::<Workers>();
-        assert_eq!(of("20"), Ok(Workers { least: 20, most: None }));
-        assert_eq!(of("3..2k"), Ok(Workers { least: 3, most: Some(2000) }));
+        let of = |text: &str| text.parse::<FleetSize>();
+        assert_eq!(of("20"), Ok(FleetSize { least: 20, most: None }));
+        assert_eq!(of("3..2k"), Ok(FleetSize { least: 3, most: Some(2000) }));
         for (wrong, words) in
             [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "3 at most"), ("..", ""), ("3..", ""), ("a", "")]
         {

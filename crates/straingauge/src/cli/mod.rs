@@ -44,7 +44,7 @@ pub use path::{PathOptions, PathWord};
 pub use predict::PredictArgs;
 pub use profile::ProfileArgs;
 pub use profile::{Method, SweepArgs};
-pub use protocol::{Keys, ProtocolOptions};
+pub use protocol::{KeyOptions, ProtocolOptions};
 pub use report::ReportArgs;
 pub use runs::RunsArgs;
 pub use scenario::Options;
@@ -271,35 +271,35 @@ pub enum Command {
 }
 
 /// Merges typed options with those of a scenario file. Typed options take precedence.
-pub trait Over {
+pub trait Overlay {
     /// Returns the options in effect.
     fn over(self, file: Self) -> Self;
 }
 
-impl<T> Over for Option<T> {
+impl<T> Overlay for Option<T> {
     fn over(self, file: Self) -> Self {
         self.or(file)
     }
 }
 
-impl<T> Over for Vec<T> {
+impl<T> Overlay for Vec<T> {
     fn over(self, file: Self) -> Self {
         if self.is_empty() { file } else { self }
     }
 }
 
-impl Over for bool {
+impl Overlay for bool {
     fn over(self, file: Self) -> Self {
         self | file
     }
 }
 
-/// Implements [`Over`] for a section; the compiler finds omitted fields.
+/// Implements [`Overlay`] for a section; the compiler finds omitted fields.
 macro_rules! overlay {
     ($section:ty; $($field:ident),+) => {
-        impl super::Over for $section {
+        impl super::Overlay for $section {
             fn over(self, file: Self) -> Self {
-                Self { $($field: super::Over::over(self.$field, file.$field),)+ }
+                Self { $($field: super::Overlay::over(self.$field, file.$field),)+ }
             }
         }
     };
@@ -322,7 +322,7 @@ mod tests {
         let commands = documented::all();
         assert!(commands.len() > 50, "only {} commands were found", commands.len());
         for command in commands {
-            match Cli::try_parse_from(documented::words(&command.text)) {
+            match Cli::try_parse_from(documented::shell_words(&command.text)) {
                 Ok(Cli { command: Some(Command::Tool(words)), .. }) if !TOOLS.iter().any(|name| words[0] == *name) => {
                     panic!("{}:{}: {}: neither a command nor a tool", command.file, command.line, command.text);
                 }
@@ -331,7 +331,7 @@ mod tests {
             }
         }
         for example in help::HELP.iter().flat_map(|help| help.examples.lines()) {
-            if let Err(why) = Cli::try_parse_from(documented::words(example)) {
+            if let Err(why) = Cli::try_parse_from(documented::shell_words(example)) {
                 panic!("{example}\n{why}");
             }
         }

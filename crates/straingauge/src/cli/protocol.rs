@@ -41,7 +41,7 @@ pub struct ProtocolOptions {
     /// [{value_size}]. reads: share of requests that read; the others write [{read_share}]. memcached: per-get: keys
     /// in each get [{keys_per_get}]; meta: send meta commands (mg and ms) instead of get and set.
     #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
-    pub keys: Option<Keys>,
+    pub keys: Option<KeyOptions>,
     /// tcp: send these bytes, e.g. 'ping\r\n'
     ///
     /// Escapes: \r, \n, \t, \0, \\ and \xNN.
@@ -57,7 +57,7 @@ overlay!(ProtocolOptions; grpc, in_flight, keys, send, expect, command, http2);
 
 /// The keys of a store and the requests for them, as typed.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Keys {
+pub struct KeyOptions {
     /// Number of keys.
     pub count: Option<u64>,
     /// Exponent of Zipf's law.
@@ -72,11 +72,11 @@ pub struct Keys {
     pub is_meta: bool,
 }
 
-impl FromStr for Keys {
+impl FromStr for KeyOptions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut keys = Keys::default();
+        let mut keys = KeyOptions::default();
         for part in text.split(',').map(str::trim) {
             let wrong = |why: &dyn std::fmt::Display| format!("'{}': {why}", part.escape_debug());
             match part.split_once('=') {
@@ -93,7 +93,7 @@ impl FromStr for Keys {
     }
 }
 
-read_as_typed!(Keys);
+read_as_typed!(KeyOptions);
 
 #[cfg(test)]
 mod tests {
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn keys_are_a_number_and_a_distribution() {
-        let keys: Keys = "1M, zipf=0.99,size=1KiB,reads=50%,per-get=8,meta".parse().unwrap();
-        let expected = Keys {
+        let keys: KeyOptions = "1M, zipf=0.99,size=1KiB,reads=50%,per-get=8,meta".parse().unwrap();
+        let expected = KeyOptions {
             count: Some(1_000_000),
             zipf: Some(0.99),
             value_bytes: Some(1024),
@@ -111,9 +111,9 @@ mod tests {
             is_meta: true,
         };
         assert_eq!(keys, expected);
-        assert_eq!("reads=1".parse(), Ok(Keys { read_ratio: Some(1.0), ..Keys::default() }));
+        assert_eq!("reads=1".parse(), Ok(KeyOptions { read_ratio: Some(1.0), ..KeyOptions::default() }));
         for wrong in ["", "many", "zipf=x", "sise=3", "1M,,"] {
-            assert!(wrong.parse::<Keys>().is_err(), "{wrong}");
+            assert!(wrong.parse::<KeyOptions>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The options of a run, typed or from the sections of a scenario file.
 
-use super::Over;
+use super::Overlay;
 use super::clients::ClientOptions;
 use super::drive::ServerOptions;
 use super::find::FindOptions;

@@ -5,7 +5,7 @@ use crate::cli::DoctorArgs;
 use crate::failure::{self, print_either, refuse_if, wrong_usage};
 use crate::leftovers;
 use anyhow::Result;
-use record::leftovers::{Leftover, Scene};
+use record::leftovers::{Leftover, SearchScope};
 use record::machine::{Capability, MachineFacts};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
         shown.not_seen = removal.not_seen;
         (shown.leftovers, shown.not_removed) = removal.failed.into_iter().unzip();
     } else {
-        let found = leftovers::find(&Scene::new(folders));
+        let found = leftovers::find(&SearchScope::new(folders));
         (shown.leftovers, shown.not_seen) = (found.left, found.not_seen);
     }
     let text = || report::doctor::leftovers(&shown.leftovers, &shown.removed, &shown.not_removed, &shown.not_seen);

@@ -11,13 +11,13 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use workload::files::{Limits, Made, Tree, make};
+use workload::files::{Tree, TreeLimits, WrittenTree, make};
 use workload::mix::{LogDocuments, Mix};
 use workload::trace::{SizeMeaning, TraceReader};
 
 pub fn run(args: FilesArgs) -> Result<ExitCode> {
     let mut progress = Progress::new(args.quiet);
-    let limits = Limits { bytes: args.limit.unwrap_or(defaults::LIMIT).0, ..Limits::default() };
+    let limits = TreeLimits { bytes: args.limit.unwrap_or(defaults::LIMIT).0, ..TreeLimits::default() };
     let mut notes = Vec::new();
     let (workload, tree) = match (args.mix.as_deref(), args.trace.as_deref()) {
         (Some("fitted"), Some(log)) => ("fitted".into(), fitted(log, &args, &limits, &mut notes)?),
@@ -46,7 +46,7 @@ fn open(log: &Path, args: &FilesArgs) -> Result<TraceReader> {
     Ok(TraceReader::open(log, &format(args.trace_format.as_deref(), "--trace-format")?)?)
 }
 
-fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>) -> Result<Tree> {
+fn replayed(log: &Path, args: &FilesArgs, limits: &TreeLimits, notes: &mut Vec<String>) -> Result<Tree> {
     let mut reader = open(log, args)?;
     let tree = Tree::of_trace(&mut reader, limits)?;
     note_lines(&reader, notes);
@@ -70,7 +70,7 @@ fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<Strin
 }
 
 /// As many documents as the log has, with sizes and popularity drawn from distributions fitted to the log.
-fn fitted(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>) -> Result<Tree> {
+fn fitted(log: &Path, args: &FilesArgs, limits: &TreeLimits, notes: &mut Vec<String>) -> Result<Tree> {
     let mut reader = open(log, args)?;
     let documents = LogDocuments::read(&mut reader)?;
     note_lines(&reader, notes);
@@ -102,7 +102,7 @@ fn note_lines(reader: &TraceReader, notes: &mut Vec<String>) {
     }
 }
 
-fn text(tree: &Tree, made: &Made, notes: &[String]) -> Result<String> {
+fn text(tree: &Tree, made: &WrittenTree, notes: &[String]) -> Result<String> {
     let mut out = String::new();
     for note in notes {
         writeln!(out, "{note}")?;
@@ -152,7 +152,7 @@ pub struct Files<'a> {
     notes: &'a [String],
 }
 
-fn json(workload: &str, tree: &Tree, made: &Made, notes: &[String]) -> Result<String> {
+fn json(workload: &str, tree: &Tree, made: &WrittenTree, notes: &[String]) -> Result<String> {
     let files = Files {
         workload,
         targets: tree.entries.len(),

@@ -10,18 +10,20 @@ mod second;
 mod warm_up;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, IfPermitted, Over, SweepWord, WatchWord};
+use crate::cli::{FindArgs, IfPermitted, Overlay, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
-use analyze::limit::Limit;
-use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, ShareSearch, Turns, capacity, least_ns};
+use analyze::limit::FailLimit;
+use analyze::sweep::{
+    AxisSweep, CapacityPlanner, ConnectionSweep, RateSearch, ShareSearch, TurnSweep, capacity, least_ns,
+};
 use anyhow::Result;
-use live::Live;
+use live::LiveReport;
 use record::run::RunWriter;
 use record::scenario::{ShiftPlan, SweepPlan};
 use record::units::{exact_percent, format_nanos, format_si};
 use record::{Arrival, Axis, names};
-use search::{Ended, Search};
+use search::{Search, SearchEnd};
 use second::Second;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,7 +35,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     search(drive, plan, &limits)
 }
 
-fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
+fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let mut options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
@@ -98,7 +100,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
 }
 
 /// Checks that a search finds this figure of `--fail-if`; the error is the reason why not.
-fn is_found(limit: &Limit, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
+fn is_found(limit: &FailLimit, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
     let figure = limit.figure();
     let is_rate = limit.is_at_a_rate() || [names::FIND_PLAN, names::FIND_BREAKS].contains(&figure);
     let is_connections = [names::FIND_YIELD_CONNECTIONS, names::FIND_FAILURE_CONNECTIONS].contains(&figure);
@@ -169,7 +171,7 @@ pub(super) enum Purpose {
     },
 }
 
-pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
+pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[FailLimit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_mut().filter(|axis| axis.axis == Axis::Cpus) {
         plan.cpus = Some(axis::cpu_set(&drive, axis)?);
     }
@@ -178,7 +180,7 @@ pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[Limi
     }
     RunWriter::check(Path::new(crate::defaults::RUNS), drive.output.out.as_deref())?;
     drive.output.summary.files().check(drive.output.json)?;
-    let live = plan.live.map(|address| Live::begin(address, &drive.target.typed)).transpose()?;
+    let live = plan.live.map(|address| LiveReport::begin(address, &drive.target.typed)).transpose()?;
     let mut search = Search::begin(&drive, &plan, live)?;
     let ended = measure_all(&mut search, &plan);
     search.conclude(ended, limits)
@@ -203,7 +205,7 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
     said
 }
 
-fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
+fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<SearchEnd> {
     let (sweep, seed) = (&plan.sweep, search.seed());
     if let Some(shift) = &plan.shift {
         search.announce(&[format!(
@@ -217,12 +219,12 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
         if let Some(early) = search.warm_up()? {
             return Ok(early);
         }
-        return search.run(&mut Turns::new(sweep, seed));
+        return search.run(&mut TurnSweep::new(sweep, seed));
     }
     if let Some(axis) = &sweep.axis {
         if axis.axis == Axis::Rate && axis.values.is_empty() {
-            match search.run(&mut Capacity::new(sweep))? {
-                Ended::Complete => {}
+            match search.run(&mut CapacityPlanner::new(sweep))? {
+                SearchEnd::Complete => {}
                 early => return Ok(early),
             }
         }
@@ -251,7 +253,7 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     if plan.which != SweepWord::Rate {
         let share = if plan.which == SweepWord::Both { 0.5 } else { 1.0 };
         match search.run(&mut ConnectionSweep::new(sweep, seed).with_budget_share(share))? {
-            Ended::Complete if plan.which == SweepWord::Both => {}
+            SearchEnd::Complete if plan.which == SweepWord::Both => {}
             ended => return Ok(ended),
         }
     }
@@ -266,7 +268,7 @@ mod tests {
     use crate::plan::LoadKind;
     use clap::Parser;
 
-    fn planned(options: &[&str]) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
+    fn planned(options: &[&str]) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
         let words = ["straingauge", "find", "http://127.0.0.1:8080/"].iter().chain(options);
         let Some(Command::Find(args)) = Cli::parse_from(words).command else { panic!("this is find") };
         super::planned(*args)

@@ -1,11 +1,11 @@
 use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, print_json, wrong_usage};
-use crate::measured::Measured;
+use crate::measured::MeasuredPoint;
 use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use crate::workload::Received;
-use analyze::limit::{self, Check, Limit};
+use analyze::limit::{self, FailLimit, LimitCheck};
 use anyhow::{Result, anyhow, bail};
 use record::point::Sweep;
 use record::protocol::Protocol;
@@ -60,7 +60,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let cut_short = cut_short(&measured, &mut session);
     let kept = writer.map_or(Ok(()), |writer| keep(writer, &mut measured, cut_short.as_deref(), &mut session));
-    let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
+    let checks: Vec<(&FailLimit, LimitCheck)> =
+        limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     let shown = if output.summary.files().are_printed() {
         Ok(())
     } else {
@@ -85,7 +86,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>, session: &mut Session) -> Result<()> {
+fn keep(
+    mut writer: RunWriter,
+    measured: &mut MeasuredPoint,
+    cut_short: Option<&str>,
+    session: &mut Session,
+) -> Result<()> {
     // With a watcher, the watcher reports these facts.
     writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
     let kept = measured.keep(&mut writer);
@@ -115,13 +121,13 @@ fn serve(args: LoadArgs) -> Result<ExitCode> {
 }
 
 fn show(
-    measured: &Measured,
-    checks: &[(&Limit, Check)],
+    measured: &MeasuredPoint,
+    checks: &[(&FailLimit, LimitCheck)],
     session: &Session,
     is_full: bool,
     is_json: bool,
 ) -> Result<()> {
-    let answers = Answers::of(&measured.result.counts.status_counts, &session.plan.protocol);
+    let answers = Answers::new(&measured.result.counts.status_counts, &session.plan.protocol);
     if is_json {
         let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
             limit: limit.to_string(),
@@ -141,7 +147,7 @@ fn show(
     let latencies: Vec<(String, record::Latency)> =
         measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
     if let Some(path) = session.path_plan() {
-        print(&format!("path: {}\n", path.words()))?;
+        print(&format!("path: {}\n", path.description()))?;
     }
     if !is_full {
         return print(&report::run::summary(&measured.point, &latencies, &answers));
@@ -151,8 +157,8 @@ fn show(
 }
 
 /// A sentence.
-fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
-    let Measured { point, result, .. } = measured;
+fn cut_short(measured: &MeasuredPoint, session: &mut Session) -> Option<String> {
+    let MeasuredPoint { point, result, .. } = measured;
     // A client that was lost after its result does not matter.
     let is_missed = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::WorkerLost);
     if let Some(lost) = session.runner.lost_client().filter(|_| is_missed) {
@@ -164,14 +170,14 @@ fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     if let Some(why) = result.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
         return Some(format!("the replay ended early: {why}"));
     }
-    session.server_gone().map(|how| format!("the server {how}; the figures end there"))
+    session.server_end_reason().map(|how| format!("the server {how}; the figures end there"))
 }
 
 /// The exit code: interrupted, failed, limit crossed or done, whichever applies first.
 fn finish(
     point: &Point,
     result: &load::LoadResult,
-    checks: &[(&Limit, Check)],
+    checks: &[(&FailLimit, LimitCheck)],
     any_status: bool,
     session: &Session,
 ) -> Result<ExitCode> {
@@ -233,7 +239,10 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
 
 /// Parses the `--fail-if` limits. Refuses a limit on a figure that will not be measured (`can_be`), which would count
 /// as crossed at the end.
-pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
+pub fn parse_limits(
+    texts: &[String],
+    can_be: impl Fn(&FailLimit) -> Result<(), &'static str>,
+) -> Result<Vec<FailLimit>> {
     let parsed = |text: &String| {
         let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;
         can_be(&limit).map_err(|why| wrong_usage(format!("--fail-if '{limit}': {why}")))?;
@@ -242,7 +251,7 @@ pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'st
     texts.iter().map(parsed).collect()
 }
 
-fn is_of_a_load(limit: &Limit) -> Result<(), &'static str> {
+fn is_of_a_load(limit: &FailLimit) -> Result<(), &'static str> {
     if limit.figure().starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }
 

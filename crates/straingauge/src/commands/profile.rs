@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BURSTS, BurstOptions};
 use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
 use record::profile::{Folded, Profile};
-use report::export::Recording;
+use report::export::StackRecording;
 use report::flame;
 use serde::Serialize;
 use std::fs::File;
@@ -103,7 +103,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         output::write(path, picture.as_bytes())?;
     }
     if !args.export.is_empty() {
-        export::write(&args.export, &Recording::of_profile(&profile)?)?;
+        export::write(&args.export, &StackRecording::of_profile(&profile)?)?;
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
@@ -138,7 +138,7 @@ fn exactly(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<Exit
 }
 
 fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
-    output::Named::default().and("--flame", args.flame.as_deref()).check(args.json)?;
+    output::OutputFiles::default().and("--flame", args.flame.as_deref()).check(args.json)?;
     let (old, new) = (read_folded(before)?, read_folded(after)?);
     if let Some(path) = &args.flame {
         let title = format!("{} since {}", after.display(), before.display());

@@ -2,7 +2,7 @@
 
 use crate::cli::{ReportArgs, SummaryOptions};
 use crate::failure::{self, print_either, wrong_usage};
-use crate::output::Named;
+use crate::output::OutputFiles;
 use analyze::Refused;
 use analyze::compare::{Comparison, Conclusion, Price};
 use analyze::verdict::Verdict;
@@ -34,7 +34,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
     }
-    if let Some(other) = analyze::compare::beside(&run) {
+    if let Some(other) = analyze::compare::compared_run(&run) {
         return side_by_side(&args, &summary, &run, &other);
     }
     print(&args, || run_output(&run).value(), || run_text(&run, args.full))?;
@@ -42,7 +42,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     reported(&args, &run, &report::page::html(&run))
 }
 
-fn files(args: &ReportArgs) -> Named<'_> {
+fn files(args: &ReportArgs) -> OutputFiles<'_> {
     super::export::files(&args.export).and("--page", args.page.as_deref()).and("--markdown", args.markdown.as_deref())
 }
 
@@ -90,7 +90,7 @@ pub struct ComparedRuns {
 }
 
 impl ComparedRuns {
-    pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> ComparedRuns {
+    pub fn compare(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> ComparedRuns {
         let compared = analyze::compare::interleaved(a, b, threshold_ratio);
         let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
         ComparedRuns { compared, price }
@@ -134,7 +134,7 @@ impl ComparedRuns {
 }
 
 fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
-    let recording = report::export::Recording::of_run(run).with_context(|| args.run.display().to_string())?;
+    let recording = report::export::StackRecording::of_run(run).with_context(|| args.run.display().to_string())?;
     for doubt in run.reading_doubts.iter().chain(&recording.doubts) {
         eprintln!("straingauge: {}", record::text::plain(&doubt.what, 600));
     }
@@ -143,7 +143,7 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 }
 
 fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
-    let pair = ComparedRuns::of(a, b, analyze::compare::THRESHOLD_RATIO);
+    let pair = ComparedRuns::compare(a, b, analyze::compare::THRESHOLD_RATIO);
     print(args, || pair.output(a, b).value(), || pair.text(a, b))?;
     summary.write(|| pair.markdown(a, b, &[]), &[])?;
     reported(args, a, &report::page::html(a))

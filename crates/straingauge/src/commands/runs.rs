@@ -2,7 +2,7 @@
 
 use crate::cli::RunsArgs;
 use crate::failure::{self, print_either, refuse_if};
-use crate::output::{self, Named};
+use crate::output::{self, OutputFiles};
 use analyze::index::{self, Filter};
 use anyhow::{Context, Result};
 use record::text::plain;
@@ -20,7 +20,7 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
         ),
     )?;
     refuse_if(!folder.is_dir(), format!("{shown} is not a folder: name the one that holds your runs"))?;
-    let files = Named::default().and("--page", args.page.as_deref());
+    let files = OutputFiles::default().and("--page", args.page.as_deref());
     files.check(args.json)?;
     let filter = Filter { since_unix_ms: args.since, only: args.only };
     let index = index::index(&folder, &record::runs::find(&folder)?, &filter);

@@ -13,7 +13,7 @@ use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
 use crate::server::distance::Distance;
-use crate::server::{ALWAYS, Server, ServerPlan};
+use crate::server::{ALWAYS, RunningServer, ServerPlan};
 use crate::signals::Stop;
 use crate::url::{Target, without_password};
 use anyhow::{Result, anyhow, bail};
@@ -25,7 +25,7 @@ use record::profile::NOT_SAMPLED;
 use record::protocol::{Protocol, redis_error};
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
-use remote::{Fleet, HostPlace, STATES_INTERVAL, Watcher};
+use remote::{Fleet, HostPlace, RemoteWatcher, STATES_INTERVAL};
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use wan::WanError;
 /// Everything that exists while points are measured.
 pub struct Session {
     /// The server that straingauge started, if any.
-    pub server: Option<Server>,
+    pub server: Option<RunningServer>,
     pub runner: Runner,
     pub plan: LoadPlan,
     pub stop: Stop,
@@ -111,16 +111,16 @@ impl Session {
         let starts_elsewhere = run.options.fleet.server_with.is_some();
         // A started server is in this process's network namespace, unless it is isolated.
         let mut distance = match (&server, &fleet) {
-            (Some(_), Some(fleet)) => Some(Distance::of(&HostPlace::here(), &fleet.places())),
+            (Some(_), Some(fleet)) => Some(Distance::between(&HostPlace::here(), &fleet.places())),
             _ => None,
         };
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
                 let starts_server = starts_elsewhere.then(|| run.options.server.timeout());
-                let watcher = Watcher::connect(command, starts_server, stop.flag())?;
+                let watcher = RemoteWatcher::connect(command, starts_server, stop.flag())?;
                 let clients = fleet.as_ref().map_or_else(|| vec![HostPlace::here()], Fleet::places);
-                distance = Some(Distance::of(watcher.place(), &clients));
+                distance = Some(Distance::between(watcher.place(), &clients));
                 ServerWatch::elsewhere(watcher)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
@@ -138,7 +138,7 @@ impl Session {
             progress.say(&format!("{} accepts on its machine, path: {path}", run.options.server.command[0]));
         }
         doubts.extend(placement::shared_cpus(&plan, &server_cpus, distance.is_some_and(Distance::is_one_machine)));
-        let netns_pid = server.as_ref().and_then(Server::netns_pid);
+        let netns_pid = server.as_ref().and_then(RunningServer::netns_pid);
         let mut runner = Runner::new(fleet, supplied, stop.clone(), server_cpus.first().copied(), netns_pid);
         runner.is_apart = is_apart;
         if let Some(how) = request_watch {
@@ -153,7 +153,7 @@ impl Session {
             // Joins first, so that its thread reads at the same time as the others.
             here.into_iter().for_each(|requests| runner.companions.join(requests));
         }
-        if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
+        if let Some(meter) = server.as_ref().and_then(RunningServer::path_meter) {
             runner.companions.join(MeteredPath::new(meter));
         }
         runner.companions.join(watch);
@@ -164,14 +164,15 @@ impl Session {
         let server_command = (!run.options.server.command.is_empty()).then(|| ServerCommand {
             argv: run.options.server.command.clone(),
             cpus: if starts_elsewhere { placement::cpus_elsewhere(run) } else { server_cpus },
-            isolated: distance.map_or_else(|| server.as_ref().is_some_and(Server::is_isolated), Distance::is_isolated),
+            isolated: distance
+                .map_or_else(|| server.as_ref().is_some_and(RunningServer::is_isolated), Distance::is_isolated),
         });
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
     /// A possible cause of this status in a network namespace of the server's own.
     pub fn why_isolated(&self, status: u16) -> Option<&'static str> {
-        if !self.server.as_ref().is_some_and(Server::is_isolated) {
+        if !self.server.as_ref().is_some_and(RunningServer::is_isolated) {
             return None;
         }
         match &self.plan.protocol {
@@ -268,7 +269,7 @@ impl Session {
 
     /// The wide-area path between client and server, where there is one.
     pub fn path_plan(&self) -> Option<PathPlan> {
-        self.server.as_ref().and_then(Server::path_plan)
+        self.server.as_ref().and_then(RunningServer::path_plan)
     }
 
     /// The round trip of a full packet over the path as it is now; 0 without a path.
@@ -277,9 +278,9 @@ impl Session {
     }
 
     /// Why the server is gone, if it is.
-    pub fn server_gone(&mut self) -> Option<String> {
+    pub fn server_end_reason(&mut self) -> Option<String> {
         match &mut self.server {
-            Some(server) => server.gone(),
+            Some(server) => server.end_reason(),
             None => self.server_elsewhere().and_then(|(gone, _)| gone),
         }
     }
@@ -336,7 +337,7 @@ fn start_server(
     client_cpus: &[usize],
     server_cpus: &[usize],
     stop: &Stop,
-) -> Result<Server> {
+) -> Result<RunningServer> {
     let isolation = match run.options.server.isolate.unwrap_or_default() {
         IfPermitted::Never if path.is_some() => {
             return Err(wrong_usage(
@@ -362,13 +363,13 @@ fn start_server(
         path,
         timeout: run.options.server.timeout(),
     };
-    let server = match (Server::start(&server_plan, stop), isolation) {
+    let server = match (RunningServer::start(&server_plan, stop), isolation) {
         (Err(error), isolation) if error.downcast_ref().is_some_and(WanError::is_of_machine) => match isolation {
             Isolation::Demanded(what) => return Err(error.context(what)),
             _ => {
                 progress.say(&format!("client and server share this machine's loopback: {error}"));
                 server_plan.is_isolated = false;
-                Server::start(&server_plan, stop)?
+                RunningServer::start(&server_plan, stop)?
             }
         },
         (started, _) => started?,
@@ -387,7 +388,12 @@ fn start_server(
     Ok(server)
 }
 
-fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
+fn observe_here(
+    plan: &LoadPlan,
+    port: u16,
+    server: Option<&RunningServer>,
+    server_cpus: &[usize],
+) -> Result<Observer, Doubt> {
     let unwatched = |what: String, remedy: &str| DoubtKind::NotWatched.warning(what, remedy);
     let elsewhere = |why: &str| {
         unwatched(
@@ -396,7 +402,7 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
              CPU, memory and connections",
         )
     };
-    let group = match server.and_then(Server::pid) {
+    let group = match server.and_then(RunningServer::pid) {
         Some(pid) => Group::Tree(pid),
         None => {
             is_here(plan).map_err(|why| elsewhere(&why))?;
@@ -407,10 +413,10 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
             Group::ListeningOn(port)
         }
     };
-    let target = observe::Target {
+    let target = observe::WatchTarget {
         port,
         group,
-        netns_pid: server.and_then(Server::netns_pid),
+        netns_pid: server.and_then(RunningServer::netns_pid),
         server_cpus: server_cpus.to_vec(),
         client_pid: std::process::id(),
     };

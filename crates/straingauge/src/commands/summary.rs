@@ -1,11 +1,11 @@
 use crate::cli::SummaryOptions;
-use crate::output::{self, Named};
+use crate::output::{self, OutputFiles};
 use anyhow::Result;
 use report::check::Case;
 
 impl SummaryOptions {
-    pub fn files(&self) -> Named<'_> {
-        Named::default().and("--markdown", self.markdown.as_deref()).and("--junit", self.junit.as_deref())
+    pub fn files(&self) -> OutputFiles<'_> {
+        OutputFiles::default().and("--markdown", self.markdown.as_deref()).and("--junit", self.junit.as_deref())
     }
 
     pub fn write(&self, markdown: impl FnOnce() -> String, checks: &[Case]) -> Result<()> {

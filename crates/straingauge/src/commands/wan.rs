@@ -39,7 +39,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     for note in pair.notes() {
         say(&args, &format!("note: {note}"));
     }
-    say(&args, &format!("path: {}", pair.path().words()));
+    say(&args, &format!("path: {}", pair.path().description()));
     let is_ended = AtomicBool::new(false);
     let should_stop = || {
         let is_now = signals.next_that_ends(Duration::ZERO).is_some();
@@ -50,7 +50,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         tested => tested?,
     };
     if let Some(tested) = &tested {
-        say(&args, &format!("self-test: {}", tested.words()));
+        say(&args, &format!("self-test: {}", tested.summary()));
         for doubt in tested.doubts() {
             eprintln!("straingauge: doubt: {}; {}", doubt.what, doubt.remedy);
         }
@@ -67,7 +67,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     }
     // COMMAND does not exist yet.
     if should_stop() {
-        server.into_iter().for_each(AtOtherEnd::end);
+        server.into_iter().for_each(OtherEndCommand::end);
         return Err(interrupted("the path was built"));
     }
     let mut child =
@@ -75,7 +75,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     // Without a guardian, the next run cleans up after a kill.
     let guardian = Guardian::over(child.id(), &mark).ok();
     let status = wait_for(&mut child, &signals, &mut server)?;
-    server.into_iter().for_each(AtOtherEnd::end);
+    server.into_iter().for_each(OtherEndCommand::end);
     if let Some(tally) = meter.map(|meter| meter.take()) {
         close(&args, pair.path(), tested.as_ref(), &tally)?;
     }
@@ -103,15 +103,15 @@ fn prepare(pair: &NamespacePair, mark: &str, command: &mut Command) {
     unsafe { command.pre_exec(Signals::release) };
 }
 
-struct AtOtherEnd<'a> {
+struct OtherEndCommand<'a> {
     line: &'a str,
     child: Child,
     has_ended: bool,
     guardian: Option<Guardian>,
 }
 
-impl AtOtherEnd<'_> {
-    fn look(&mut self) {
+impl OtherEndCommand<'_> {
+    fn report_end(&mut self) {
         let Some(status) = process::ended(self.child.id()) else { return };
         // A server that exits with code 0 has done its work, or left a daemon.
         if !self.has_ended && !status.success() {
@@ -128,7 +128,12 @@ impl AtOtherEnd<'_> {
     }
 }
 
-fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
+fn start_server<'a>(
+    pair: &NamespacePair,
+    line: &'a str,
+    args: &WanArgs,
+    signals: &Signals,
+) -> Result<OtherEndCommand<'a>> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
     // Standard output belongs to COMMAND.
@@ -139,7 +144,7 @@ fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals
     pair.run_server(&mut command)?;
     let child = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
     let guardian = Guardian::over(child.id(), &mark).ok();
-    let server = AtOtherEnd { line, child, has_ended: false, guardian };
+    let server = OtherEndCommand { line, child, has_ended: false, guardian };
     let deadline = Instant::now() + timeout;
     loop {
         let listening = pair.server_namespace().run_inside(|| Ok(listening_addresses()))?;
@@ -182,10 +187,10 @@ fn listening_in(table: &str) -> Vec<SocketAddr> {
 }
 
 /// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND directly; other signals are passed on.
-fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd<'_>>) -> Result<ExitStatus> {
+fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<OtherEndCommand<'_>>) -> Result<ExitStatus> {
     loop {
         let ended = child.try_wait()?;
-        server.iter_mut().for_each(AtOtherEnd::look);
+        server.iter_mut().for_each(OtherEndCommand::report_end);
         if let Some(status) = ended {
             return Ok(status);
         }

@@ -17,7 +17,7 @@ use observe::Group;
 use observe::watch::{Intervals, WatchOptions, Watcher};
 use record::time::monotonic_ns;
 use record::watch::{Mode, Rates, Watching};
-use recording::Recording;
+use recording::RecordingWriter;
 use report::watch::{Screen, exposition};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,13 +51,13 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         eprintln!("port {} has no server that can be seen: waiting for one (Ctrl-C ends)", watch.port);
     }
     let mut outlets = Outlets::open(&args.metrics)?;
-    let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
+    let mut recording = args.out.as_deref().map(|path| RecordingWriter::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
         privileges::drop_all_but_bpf(args.pack.is_some(), args.out.as_deref())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
     // Only now it is known whether the recording can be completed later.
-    recording.as_ref().map_or(Ok(()), Recording::save)?;
+    recording.as_ref().map_or(Ok(()), RecordingWriter::save)?;
     outlets.serve()?;
     let ended = watch_until_end(&args, &stop, &mut watcher, &watch, &mut outlets, recording.as_mut());
     finish(watcher, recording, ended)
@@ -70,7 +70,7 @@ fn watch_until_end(
     watcher: &mut Watcher,
     watch: &Watching,
     outlets: &mut Outlets,
-    mut recording: Option<&mut Recording>,
+    mut recording: Option<&mut RecordingWriter>,
 ) -> Result<bool> {
     let interval = interval(args).as_nanos() as u64;
     let mut view = View::new(args.json, stop);
@@ -129,7 +129,7 @@ fn interval(args: &WatchArgs) -> Duration {
     args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0)
 }
 
-fn finish(watcher: Watcher, recording: Option<Recording>, ended: Result<bool>) -> Result<ExitCode> {
+fn finish(watcher: Watcher, recording: Option<RecordingWriter>, ended: Result<bool>) -> Result<ExitCode> {
     let doubts = watcher.doubts();
     // Detach before writing, which may be slow.
     drop(watcher);

@@ -5,10 +5,10 @@ use crate::cli::WatchArgs;
 use crate::defaults;
 use crate::failure;
 use crate::server::agent::Agent;
-use crate::server::{Server, ServerPlan};
+use crate::server::{RunningServer, ServerPlan};
 use crate::signals::Stop;
 use anyhow::Result;
-use observe::{Group, Target};
+use observe::{Group, WatchTarget};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ use std::process::ExitCode;
 /// process is killed.
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
-    let mut target = Target {
+    let mut target = WatchTarget {
         port,
         group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
         netns_pid: args.netns_of,
         server_cpus: Vec::new(),
         client_pid: 0,
     };
-    let mut here = Here { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
+    let mut here = WatchedCommand { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
     if args.server.is_empty() {
         // Nothing has to be stopped first, so a signal ends this process at once.
         return Ok(remote::serve_watch(target, &mut here, Stop::default().flag()));
@@ -46,7 +46,7 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
     };
     let stop = Stop::on_signals()?;
-    let server = Server::start(&plan, &stop)?;
+    let server = RunningServer::start(&plan, &stop)?;
     here.pid = server.pid();
     target.group = here.pid.map_or(target.group, Group::Tree);
     here.server = Some(server);
@@ -54,25 +54,26 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     Ok(if stop.is_set() { ExitCode::from(failure::INTERRUPTED) } else { ended })
 }
 
-struct Here {
-    server: Option<Server>,
+struct WatchedCommand {
+    server: Option<RunningServer>,
     port: u16,
     netns_pid: Option<u32>,
     pid: Option<u32>,
     agent: Option<Agent>,
 }
 
-impl remote::Started for Here {
+impl remote::StartedProcesses for WatchedCommand {
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)> {
-        self.server.as_mut().map(|server| (server.gone(), server.output()))
+        self.server.as_mut().map(|server| (server.end_reason(), server.output()))
     }
 
-    fn server_gone(&self) -> Option<String> {
-        self.server.as_ref().and_then(Server::gone)
+    fn server_end_reason(&self) -> Option<String> {
+        self.server.as_ref().and_then(RunningServer::end_reason)
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        let inherited = |server: &Server| (INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
+        let inherited =
+            |server: &RunningServer| (INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
         self.server.iter().map(inherited).collect()
     }
 
@@ -88,8 +89,8 @@ impl remote::Started for Here {
         self.agent.as_ref().map(Agent::pids).unwrap_or_default()
     }
 
-    fn gone(&mut self) -> Option<String> {
-        self.agent.as_ref().and_then(Agent::gone)
+    fn end_reason(&mut self) -> Option<String> {
+        self.agent.as_ref().and_then(Agent::end_reason)
     }
 
     fn end(&mut self) -> Vec<u8> {

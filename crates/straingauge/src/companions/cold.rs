@@ -1,5 +1,5 @@
-use super::{Companion, Holding, Load};
-use crate::measured::Measured;
+use super::{AxisMove, Companion, UpcomingLoad};
+use crate::measured::MeasuredPoint;
 use anyhow::Result;
 use load::cold::{ColdCounts, ColdPool, ESTABLISH_TIMEOUT};
 use record::units::{format_bytes, format_si};
@@ -18,7 +18,7 @@ impl HeldCold {
     }
 
     /// Opens `count` connections, which stay through all points, and waits until they are established.
-    pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
+    pub fn open(count: u64, with: &mut AxisMove<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
         let progress = &mut *with.progress;
         held.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
@@ -47,7 +47,7 @@ pub fn established_words(counts: ColdCounts, kernel_bytes: Option<f64>) -> Strin
 }
 
 impl Companion for HeldCold {
-    fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+    fn hold(&mut self, place: AxisPlace, with: &mut AxisMove<'_>) -> Result<bool> {
         if place.axis != Axis::Cold {
             return Ok(false);
         }
@@ -58,15 +58,15 @@ impl Companion for HeldCold {
         Ok(true)
     }
 
-    fn load_begins(&mut self, _load: &Load<'_>) {
+    fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
         self.before = ColdCounts::default();
     }
 
-    fn window_begins(&mut self, _load: &Load<'_>) {
+    fn window_begins(&mut self, _load: &UpcomingLoad<'_>) {
         self.before = self.pool.counts();
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         measured.point.figures.extend(self.pool.figures(self.before, measured.result.window_ns));
     }
 }

@@ -1,8 +1,8 @@
 //! The sampler of a local server's layers. It stays attached, and samples the window of each point.
 
-use super::{Companion, Load};
-use crate::measured::Measured;
-use observe::profile::{LayersSeen, PointSampler};
+use super::{Companion, UpcomingLoad};
+use crate::measured::MeasuredPoint;
+use observe::profile::{PointSampler, WindowLayers};
 use record::{Sweep, names};
 
 /// The sampler, and whether it samples the load in progress.
@@ -18,11 +18,11 @@ impl LayerSampler {
 }
 
 /// A yardstick measures the machine's speed, so it is not interrupted.
-pub fn is_sampled(load: &Load<'_>) -> bool {
+pub fn is_sampled(load: &UpcomingLoad<'_>) -> bool {
     load.sweep != Sweep::Yardstick
 }
 
-pub fn put(seen: LayersSeen, measured: &mut Measured) {
+pub fn record_layers(seen: WindowLayers, measured: &mut MeasuredPoint) {
     measured.point.figures.extend(seen.figures);
     measured.point.functions = seen.functions;
     measured.point.doubts.extend(seen.doubts);
@@ -30,11 +30,11 @@ pub fn put(seen: LayersSeen, measured: &mut Measured) {
 }
 
 impl Companion for LayerSampler {
-    fn load_begins(&mut self, load: &Load<'_>) {
+    fn load_begins(&mut self, load: &UpcomingLoad<'_>) {
         self.is_on = is_sampled(load);
     }
 
-    fn window_begins(&mut self, _load: &Load<'_>) {
+    fn window_begins(&mut self, _load: &UpcomingLoad<'_>) {
         if self.is_on {
             self.sampler.begin();
         }
@@ -46,11 +46,11 @@ impl Companion for LayerSampler {
         }
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         // The requests of the window.
         let requests = measured.point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
-        if let Some(seen) = self.sampler.seen(requests) {
-            put(seen, measured);
+        if let Some(seen) = self.sampler.window_layers(requests) {
+            record_layers(seen, measured);
         }
     }
 

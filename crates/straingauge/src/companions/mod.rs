@@ -14,27 +14,27 @@ pub use requests::watch_requests;
 pub use slow_down::SlowedServer;
 pub use time_wait::TimeWait;
 
-use crate::measured::Measured;
+use crate::measured::MeasuredPoint;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::Result;
 use load::LoadEvents;
 use record::{AxisPlace, LoadPlan, Sweep};
-use remote::Watcher;
+use remote::RemoteWatcher;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A watcher that several companions share; each borrows it only during its own calls.
-pub type SharedWatcher = Rc<RefCell<Watcher>>;
+pub type SharedWatcher = Rc<RefCell<RemoteWatcher>>;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Load<'a> {
+pub struct UpcomingLoad<'a> {
     pub plan: &'a LoadPlan,
     pub sweep: Sweep,
 }
 
-pub struct Holding<'a> {
+pub struct AxisMove<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,
     pub progress: &'a mut Progress,
@@ -56,7 +56,7 @@ pub struct Holding<'a> {
 pub trait Companion {
     /// Changes the held connections or sockets to this value of an axis, between loads; false if another companion
     /// owns the axis.
-    fn hold(&mut self, _place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
+    fn hold(&mut self, _place: AxisPlace, _with: &mut AxisMove<'_>) -> Result<bool> {
         Ok(false)
     }
 
@@ -66,15 +66,15 @@ pub trait Companion {
         None
     }
 
-    fn beside(&mut self, _pids: &[u32]) {}
+    fn set_beside(&mut self, _pids: &[u32]) {}
 
     fn watcher(&self) -> Option<SharedWatcher> {
         None
     }
 
-    fn load_begins(&mut self, _load: &Load<'_>) {}
+    fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {}
 
-    fn window_begins(&mut self, _load: &Load<'_>) {}
+    fn window_begins(&mut self, _load: &UpcomingLoad<'_>) {}
 
     /// Called when the load's measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
@@ -85,7 +85,7 @@ pub trait Companion {
     }
 
     /// Adds the companion's figures and doubts to the point, under names of its own, and forgets the load.
-    fn record_into(&mut self, measured: &mut Measured);
+    fn record_into(&mut self, measured: &mut MeasuredPoint);
 
     fn load_failed(&mut self) {}
 
@@ -109,7 +109,7 @@ impl Companions {
     }
 
     /// False if no companion owns this axis.
-    pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+    pub fn hold(&mut self, place: AxisPlace, with: &mut AxisMove<'_>) -> Result<bool> {
         for companion in &mut self.0 {
             if companion.hold(place, with)? {
                 return Ok(true);
@@ -123,8 +123,8 @@ impl Companions {
         self.0.iter_mut().find_map(|companion| companion.sample_layers())
     }
 
-    pub fn beside(&mut self, pids: &[u32]) {
-        self.0.iter_mut().for_each(|companion| companion.beside(pids));
+    pub fn set_beside(&mut self, pids: &[u32]) {
+        self.0.iter_mut().for_each(|companion| companion.set_beside(pids));
     }
 
     pub fn watcher(&self) -> Option<SharedWatcher> {
@@ -134,12 +134,12 @@ impl Companions {
     /// Accompanies a load, which `send` runs with the given events.
     pub fn accompany(
         &mut self,
-        load: &Load<'_>,
-        progress: &mut dyn FnMut(&load::Progress),
-        send: impl FnOnce(&mut dyn LoadEvents) -> Result<Measured>,
-    ) -> Result<Measured> {
+        load: &UpcomingLoad<'_>,
+        progress: &mut dyn FnMut(&load::LoadProgress),
+        send: impl FnOnce(&mut dyn LoadEvents) -> Result<MeasuredPoint>,
+    ) -> Result<MeasuredPoint> {
         self.0.iter_mut().for_each(|companion| companion.load_begins(load));
-        match send(&mut Edges { companions: &mut self.0, load, progress }) {
+        match send(&mut WindowEvents { companions: &mut self.0, load, progress }) {
             Ok(mut measured) => {
                 self.0.iter_mut().for_each(|companion| companion.record_into(&mut measured));
                 Ok(measured)
@@ -156,13 +156,13 @@ impl Companions {
     }
 }
 
-struct Edges<'a> {
+struct WindowEvents<'a> {
     companions: &'a mut [Box<dyn Companion>],
-    load: &'a Load<'a>,
-    progress: &'a mut dyn FnMut(&load::Progress),
+    load: &'a UpcomingLoad<'a>,
+    progress: &'a mut dyn FnMut(&load::LoadProgress),
 }
 
-impl LoadEvents for Edges<'_> {
+impl LoadEvents for WindowEvents<'_> {
     fn window_begins(&mut self) {
         self.companions.iter_mut().for_each(|companion| companion.window_begins(self.load));
     }
@@ -171,7 +171,7 @@ impl LoadEvents for Edges<'_> {
         self.companions.iter_mut().for_each(|companion| companion.window_ends());
     }
 
-    fn progress(&mut self, now: &load::Progress) {
+    fn progress(&mut self, now: &load::LoadProgress) {
         (self.progress)(now);
     }
 
@@ -210,11 +210,11 @@ mod tests {
     }
 
     impl Companion for Fake {
-        fn load_begins(&mut self, _load: &Load<'_>) {
+        fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
             self.called("load begins");
         }
 
-        fn window_begins(&mut self, load: &Load<'_>) {
+        fn window_begins(&mut self, load: &UpcomingLoad<'_>) {
             assert_eq!(load.plan.duration_ns, 100_000_000);
             self.called("window begins");
         }
@@ -223,7 +223,7 @@ mod tests {
             self.called("window ends");
         }
 
-        fn record_into(&mut self, measured: &mut Measured) {
+        fn record_into(&mut self, measured: &mut MeasuredPoint) {
             // The engine's figures are already in the point.
             assert!(measured.point.figures.get(names::THROUGHPUT).is_some());
             measured.point.figures.set(self.name, Figure::new(1.0, "1", 1, Origin::Counted));
@@ -253,7 +253,7 @@ mod tests {
         address
     }
 
-    fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<Measured>) {
+    fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<MeasuredPoint>) {
         let calls = Rc::new(RefCell::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut companions = Companions::default();
@@ -268,7 +268,7 @@ mod tests {
             // Makes the engine fail without sending anything.
             plan.addresses.clear();
         }
-        let load = Load { plan: &plan, sweep: Sweep::Single };
+        let load = UpcomingLoad { plan: &plan, sweep: Sweep::Single };
         let result = companions.accompany(&load, &mut |_| {}, |events| {
             let result = load::run(&plan, &stop, events)?;
             let figures = result.figures(&plan);

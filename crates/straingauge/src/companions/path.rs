@@ -1,5 +1,5 @@
-use super::{Companion, Holding, Load};
-use crate::measured::Measured;
+use super::{AxisMove, Companion, UpcomingLoad};
+use crate::measured::MeasuredPoint;
 use anyhow::Result;
 use record::{Axis, AxisPlace};
 use wan::{PathMeter, PathTally};
@@ -17,7 +17,7 @@ impl MeteredPath {
 }
 
 impl Companion for MeteredPath {
-    fn hold(&mut self, place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
+    fn hold(&mut self, place: AxisPlace, _with: &mut AxisMove<'_>) -> Result<bool> {
         if place.axis != Axis::Delay {
             return Ok(false);
         }
@@ -25,7 +25,7 @@ impl Companion for MeteredPath {
         Ok(true)
     }
 
-    fn window_begins(&mut self, _load: &Load<'_>) {
+    fn window_begins(&mut self, _load: &UpcomingLoad<'_>) {
         self.meter.take();
     }
 
@@ -33,7 +33,7 @@ impl Companion for MeteredPath {
         self.crossed = Some(self.meter.take());
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         let Some(crossed) = self.crossed.take() else { return };
         measured.point.figures.extend(crossed.figures());
         measured.point.doubts.extend(crossed.doubts());

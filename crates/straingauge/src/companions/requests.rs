@@ -1,11 +1,11 @@
 //! Requests of a point, counted on the server by `observe`.
 
 use super::server::ServerWatch;
-use super::{Companion, Load};
-use crate::measured::{Measured, client_side};
-use crate::server::Server;
+use super::{Companion, UpcomingLoad};
+use crate::measured::{MeasuredPoint, client_side};
+use crate::server::RunningServer;
 use observe::Group;
-use observe::watch::point::PointSeen;
+use observe::watch::point::WatchedPoint;
 use record::ClientSide;
 use remote::{RequestWatch, RequestWatchPlan};
 
@@ -15,7 +15,7 @@ pub fn watch_requests(
     how: &RequestWatchPlan,
     watch: &mut ServerWatch,
     port: u16,
-    server: Option<&Server>,
+    server: Option<&RunningServer>,
     server_cpus: &[usize],
 ) -> (Option<RequestWatch>, Option<String>) {
     let here = match watch {
@@ -26,8 +26,8 @@ pub fn watch_requests(
             Err(why) => RequestWatch::Not(why),
         },
         ServerWatch::Here(_) => {
-            let group = server.and_then(Server::pid).map_or(Group::ListeningOn(port), Group::Tree);
-            RequestWatch::start(how, port, group, server.and_then(Server::netns_pid), server_cpus)
+            let group = server.and_then(RunningServer::pid).map_or(Group::ListeningOn(port), Group::Tree);
+            RequestWatch::start(how, port, group, server.and_then(RunningServer::netns_pid), server_cpus)
         }
     };
     let why_not = here.why_not().map(str::to_string);
@@ -35,11 +35,11 @@ pub fn watch_requests(
 }
 
 impl Companion for RequestWatch {
-    fn load_begins(&mut self, _load: &Load<'_>) {
+    fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
         self.load_begins();
     }
 
-    fn window_begins(&mut self, load: &Load<'_>) {
+    fn window_begins(&mut self, load: &UpcomingLoad<'_>) {
         self.window_begins(load.plan.duration_ns);
     }
 
@@ -47,14 +47,14 @@ impl Companion for RequestWatch {
         self.window_ends();
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
-        let PointSeen { figures, watched, doubts } = self.seen(&client_side(&measured.result));
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
+        let WatchedPoint { figures, watched, doubts } = self.watched_point(&client_side(&measured.result));
         measured.point.figures.extend(figures);
         measured.point.watched = Some(watched);
         measured.point.doubts.extend(doubts);
     }
 
     fn load_failed(&mut self) {
-        self.seen(&ClientSide::default());
+        self.watched_point(&ClientSide::default());
     }
 }

@@ -2,37 +2,37 @@
 //! none.
 
 use super::layers::is_sampled;
-use super::{Companion, Load, SharedWatcher};
-use crate::measured::{Measured, client_side};
-use crate::server::Life;
+use super::{Companion, SharedWatcher, UpcomingLoad};
+use crate::measured::{MeasuredPoint, client_side};
+use crate::server::ServerLife;
 use observe::profile::PointSampling;
-use observe::watch::point::{self, PointSeen};
-use observe::{Observer, Window};
+use observe::watch::point::{self, WatchedPoint};
+use observe::{ObservedWindow, Observer};
 use record::{Doubt, DoubtKind, LoadPlan, machine};
-use remote::{RequestWatchPlan, Watcher};
+use remote::{RemoteWatcher, RequestWatchPlan};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Why a point has no window.
 const NO_WINDOW: &str = "the window never began";
 
 pub enum ServerWatch {
-    Here(Here),
-    Elsewhere(Elsewhere),
+    Here(LocalObserver),
+    Elsewhere(RemoteObserver),
     /// The server cannot be watched; every point gets this doubt.
     Not(Doubt),
 }
 
-pub struct Here {
+pub struct LocalObserver {
     observer: Box<Observer>,
     /// The completed window of the current load, or why there is none.
-    window: Option<Result<Box<Window>, String>>,
+    window: Option<Result<Box<ObservedWindow>, String>>,
 }
 
-pub struct Elsewhere {
+pub struct RemoteObserver {
     watcher: SharedWatcher,
     counts_requests: bool,
     samples_layers: bool,
@@ -42,11 +42,11 @@ pub struct Elsewhere {
 
 impl ServerWatch {
     pub fn here(observer: Observer) -> ServerWatch {
-        ServerWatch::Here(Here { observer: Box::new(observer), window: None })
+        ServerWatch::Here(LocalObserver { observer: Box::new(observer), window: None })
     }
 
-    pub fn elsewhere(watcher: Watcher) -> ServerWatch {
-        ServerWatch::Elsewhere(Elsewhere {
+    pub fn elsewhere(watcher: RemoteWatcher) -> ServerWatch {
+        ServerWatch::Elsewhere(RemoteObserver {
             watcher: Rc::new(RefCell::new(watcher)),
             counts_requests: false,
             samples_layers: false,
@@ -57,13 +57,13 @@ impl ServerWatch {
 
 /// The server that straingauge started. When it ends, the load ends, too.
 pub struct StartedServer {
-    life: Life,
-    next_look: Instant,
+    life: ServerLife,
+    next_check: Instant,
 }
 
 impl StartedServer {
-    pub fn new(life: Life) -> StartedServer {
-        StartedServer { life, next_look: Instant::now() }
+    pub fn new(life: ServerLife) -> StartedServer {
+        StartedServer { life, next_check: Instant::now() }
     }
 }
 
@@ -74,14 +74,14 @@ impl Companion for StartedServer {
             return true;
         }
         // The server may have left a daemon.
-        if Instant::now() < self.next_look {
+        if Instant::now() < self.next_check {
             return false;
         }
-        self.next_look = Instant::now() + BETWEEN_LOOKS;
+        self.next_check = Instant::now() + CHECK_INTERVAL;
         !self.life.is_listening()
     }
 
-    fn record_into(&mut self, _measured: &mut Measured) {}
+    fn record_into(&mut self, _measured: &mut MeasuredPoint) {}
 }
 
 /// Checks that a running server is on this machine; another one may listen on the same port here.
@@ -93,14 +93,14 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
     Err(format!("{address} is not an address of this machine"))
 }
 
-impl Elsewhere {
+impl RemoteObserver {
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         let why_not = self.watcher.borrow_mut().watch_requests(how)?;
         self.counts_requests = true;
         Ok(why_not)
     }
 
-    fn observe(&mut self, measured: &mut Measured) -> Result<(), String> {
+    fn observe(&mut self, measured: &mut MeasuredPoint) -> Result<(), String> {
         if !std::mem::replace(&mut self.has_window, Ok(false))? {
             return Err(NO_WINDOW.into());
         }
@@ -117,8 +117,8 @@ impl Elsewhere {
     }
 }
 
-impl Here {
-    fn observe(&mut self, measured: &mut Measured) -> Result<(), String> {
+impl LocalObserver {
+    fn observe(&mut self, measured: &mut MeasuredPoint) -> Result<(), String> {
         let window = self.window.take().unwrap_or(Err(NO_WINDOW.into()))?;
         let result = &measured.result;
         let seen = window.observation_of(result.counts.completed_in_window, result.window_ns);
@@ -132,9 +132,9 @@ impl Here {
 }
 
 impl Companion for ServerWatch {
-    fn beside(&mut self, pids: &[u32]) {
+    fn set_beside(&mut self, pids: &[u32]) {
         if let ServerWatch::Here(here) = self {
-            here.observer.beside(pids);
+            here.observer.set_beside(pids);
         }
     }
 
@@ -152,7 +152,7 @@ impl Companion for ServerWatch {
         Some(sampled)
     }
 
-    fn load_begins(&mut self, _load: &Load<'_>) {
+    fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
         match self {
             ServerWatch::Here(here) => here.window = None,
             // The end of the window detects a lost watcher.
@@ -163,7 +163,7 @@ impl Companion for ServerWatch {
         }
     }
 
-    fn window_begins(&mut self, load: &Load<'_>) {
+    fn window_begins(&mut self, load: &UpcomingLoad<'_>) {
         match self {
             ServerWatch::Here(here) => {
                 here.window = here.observer.window_begins().err().map(|error| Err(error.to_string()));
@@ -193,7 +193,7 @@ impl Companion for ServerWatch {
         matches!(self, ServerWatch::Elsewhere(there) if there.watcher.borrow_mut().has_lost_its_server())
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         let seen = match self {
             ServerWatch::Here(here) => here.observe(measured),
             ServerWatch::Elsewhere(there) => there.observe(measured),
@@ -209,7 +209,7 @@ impl Companion for ServerWatch {
             ));
         }
         if matches!(self, ServerWatch::Elsewhere(there) if there.counts_requests) && measured.point.watched.is_none() {
-            let PointSeen { figures, watched, doubts } =
+            let WatchedPoint { figures, watched, doubts } =
                 point::not_watched("the watcher on the server's machine did not report it");
             measured.point.figures.extend(figures);
             measured.point.watched = Some(watched);

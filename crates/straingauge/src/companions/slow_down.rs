@@ -1,7 +1,7 @@
-use super::{Companion, Holding, Load};
-use crate::measured::Measured;
+use super::{AxisMove, Companion, UpcomingLoad};
+use crate::measured::MeasuredPoint;
 use anyhow::{Context, Result};
-use observe::slow_down::{SlowDown, Spun};
+use observe::slow_down::{AddedDelays, SlowDown};
 use record::{Axis, AxisPlace, Figures, Origin, SlowPlace, names};
 use rustix::thread::CpuSet;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct SlowedServer {
     slow: SlowDown,
     at: Option<SlowPlace>,
-    before: Option<Spun>,
-    during: Option<Spun>,
+    before: Option<AddedDelays>,
+    during: Option<AddedDelays>,
     _awake: Awake,
 }
 
@@ -21,7 +21,7 @@ impl SlowedServer {
         SlowedServer { slow, at: None, before: None, during: None, _awake: Awake::keep(idle_cpus) }
     }
 
-    fn spun(&self) -> Option<Spun> {
+    fn spun(&self) -> Option<AddedDelays> {
         self.slow.spun(self.at?).ok()
     }
 }
@@ -61,7 +61,7 @@ impl Drop for Awake {
 }
 
 impl Companion for SlowedServer {
-    fn hold(&mut self, place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
+    fn hold(&mut self, place: AxisPlace, _with: &mut AxisMove<'_>) -> Result<bool> {
         if place.axis != Axis::SlowDown {
             return Ok(false);
         }
@@ -70,19 +70,19 @@ impl Companion for SlowedServer {
         Ok(true)
     }
 
-    fn window_begins(&mut self, _load: &Load<'_>) {
+    fn window_begins(&mut self, _load: &UpcomingLoad<'_>) {
         self.before = self.spun();
     }
 
     fn window_ends(&mut self) {
-        let between = |(before, after): (Spun, Spun)| Spun {
+        let between = |(before, after): (AddedDelays, AddedDelays)| AddedDelays {
             count: after.count.saturating_sub(before.count),
             ns: after.ns.saturating_sub(before.ns),
         };
         self.during = self.before.take().zip(self.spun()).map(between);
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         let Some(during) = self.during.take() else { return };
         let figures = &mut measured.point.figures;
         match figures.get(names::THROUGHPUT).and_then(|figure| figure.n).filter(|n| *n > 0) {
@@ -100,7 +100,7 @@ impl Companion for SlowedServer {
     }
 }
 
-fn per_request(spun: Spun, requests: u64) -> Figures {
+fn per_request(spun: AddedDelays, requests: u64) -> Figures {
     let mut figures = Figures::default();
     figures.measured(names::SLOW_REACHED, spun.count as f64 / requests as f64, requests, Origin::Counted);
     figures.measured(names::SLOW_ADDED, spun.ns as f64 / 1e3 / requests as f64, spun.count, Origin::Timed);

@@ -1,6 +1,6 @@
 use super::server::is_here;
-use super::{Companion, Holding, Load, SharedWatcher};
-use crate::measured::Measured;
+use super::{AxisMove, Companion, SharedWatcher, UpcomingLoad};
+use crate::measured::MeasuredPoint;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow};
@@ -123,7 +123,7 @@ impl TimeWait {
 }
 
 impl Companion for TimeWait {
-    fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+    fn hold(&mut self, place: AxisPlace, with: &mut AxisMove<'_>) -> Result<bool> {
         if place.axis != Axis::TimeWait {
             return Ok(false);
         }
@@ -131,11 +131,11 @@ impl Companion for TimeWait {
         Ok(true)
     }
 
-    fn load_begins(&mut self, load: &Load<'_>) {
+    fn load_begins(&mut self, load: &UpcomingLoad<'_>) {
         self.seen = (load.sweep != Sweep::Yardstick).then(|| self.figures());
     }
 
-    fn record_into(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut MeasuredPoint) {
         measured.point.figures.extend(self.seen.take().unwrap_or_default());
     }
 

@@ -1,41 +1,41 @@
 //! The Prometheus endpoint: answers `GET /metrics` in the format that the client requests (`report::metrics::text`).
 
-use crate::serve::{Answer, Request, Server, Site, response};
+use crate::serve::{HttpRequest, HttpServer, Response, Site, response};
 use anyhow::{Context, Result};
 use record::lock;
 use report::metrics::Metrics;
-use report::metrics::text::{Format, page};
+use report::metrics::text::{MetricsFormat, page};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 const MOST_CLIENTS: usize = 64;
 
 #[derive(Default)]
-struct Newest(Mutex<Arc<Metrics>>);
+struct NewestMetrics(Mutex<Arc<Metrics>>);
 
-impl Site for Newest {
-    fn answer(&self, request: &Request<'_>) -> Answer {
+impl Site for NewestMetrics {
+    fn answer(&self, request: &HttpRequest<'_>) -> Response {
         if request.target != "/metrics" && !request.target.starts_with("/metrics?") {
-            return Answer::Whole(response("404 Not Found", "text/plain; charset=utf-8", "", b"see /metrics\n"));
+            return Response::Whole(response("404 Not Found", "text/plain; charset=utf-8", "", b"see /metrics\n"));
         }
         let metrics = Arc::clone(&lock(&self.0));
-        let format = Format::accepted(&request.accept);
+        let format = MetricsFormat::accepted(&request.accept);
         let body = page(&metrics, format);
-        Answer::Whole(response("200 OK", format.content_type(), "Vary: Accept\r\n", body.as_bytes()))
+        Response::Whole(response("200 OK", format.content_type(), "Vary: Accept\r\n", body.as_bytes()))
     }
 }
 
 /// The endpoint; its thread ends with the process.
 pub struct Exporter {
-    server: Server,
-    newest: Arc<Newest>,
+    server: HttpServer,
+    newest: Arc<NewestMetrics>,
 }
 
 impl Exporter {
     /// Listens. Connections wait until [`Exporter::serve`] is called.
     pub fn bind(address: SocketAddr) -> Result<Self> {
         let server =
-            Server::bind(address, MOST_CLIENTS).with_context(|| format!("cannot serve metrics on {address}"))?;
+            HttpServer::bind(address, MOST_CLIENTS).with_context(|| format!("cannot serve metrics on {address}"))?;
         eprintln!("metrics on http://{}/metrics", server.address());
         Ok(Exporter { server, newest: Arc::default() })
     }

@@ -19,12 +19,12 @@ struct Desk {
     is_closed: bool,
 }
 
-type Shared = Arc<(Mutex<Desk>, Condvar)>;
+type SharedDesk = Arc<(Mutex<Desk>, Condvar)>;
 
 /// Sends metrics until it is dropped; always the newest.
 pub struct Otlp {
     url: String,
-    desk: Shared,
+    desk: SharedDesk,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -44,7 +44,7 @@ impl Otlp {
         let authority = url.authority().ok_or_else(|| wrong("names no host"))?;
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         let path = if path == "/" { "/v1/metrics" } else { path };
-        Ok(Otlp { url: format!("http://{authority}{path}"), desk: Shared::default(), thread: None })
+        Ok(Otlp { url: format!("http://{authority}{path}"), desk: SharedDesk::default(), thread: None })
     }
 
     pub fn serve(&mut self) -> Result<()> {
@@ -70,7 +70,7 @@ impl Drop for Otlp {
     }
 }
 
-fn send_all(url: &str, desk: &Shared) {
+fn send_all(url: &str, desk: &SharedDesk) {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(true).build().into();
     let mut has_complained = false;

@@ -1,7 +1,7 @@
 //! The protocol of a load, from its URL and options. Refuses options that another protocol does not support, by name.
 
 use super::grpc;
-use crate::cli::{Keys, Options, ProtocolOptions};
+use crate::cli::{KeyOptions, Options, ProtocolOptions};
 use crate::defaults;
 use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::quantity::Count;
@@ -152,7 +152,7 @@ fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32>
     }
 }
 
-fn keyspace_of(keys: &Keys) -> Keyspace {
+fn keyspace_of(keys: &KeyOptions) -> Keyspace {
     Keyspace {
         keys: keys.count.unwrap_or(defaults::KEYS),
         zipf_exponent: keys.zipf.unwrap_or(0.0),

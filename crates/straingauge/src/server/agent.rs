@@ -1,9 +1,9 @@
 //! The command of `find --beside`, e.g. an agent, a monitor or a tracer. It runs in the server's network namespace,
 //! on its CPUs, in a session that ends with it.
 
-use super::Server;
+use super::RunningServer;
 use super::guardian::{self, Guardian};
-use super::output::Output;
+use super::output::ServerOutput;
 use crate::process;
 use anyhow::{Result, anyhow};
 use record::PlainText;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Agent {
     words: PlainText,
     child: Child,
-    output: Output,
+    output: ServerOutput,
     mark: String,
     /// `None` after it was stopped.
     guardian: Option<Guardian>,
@@ -24,7 +24,7 @@ pub struct Agent {
 impl Agent {
     /// Starts `argv` next to the server that listens on `port`. `server`: if straingauge started it; `pid`: its
     /// process.
-    pub fn start(argv: &[String], server: Option<&Server>, port: u16, pid: Option<u32>) -> Result<Agent> {
+    pub fn start(argv: &[String], server: Option<&RunningServer>, port: u16, pid: Option<u32>) -> Result<Agent> {
         super::become_subreaper();
         let mark = guardian::next_mark(guardian::BESIDE);
         let argv = addressed(argv, port, pid);
@@ -41,7 +41,7 @@ impl Agent {
         let words = PlainText::new(&argv.join(" "), 120);
         let what = format!("the command '{words}' of --beside");
         let mut child = command.spawn().map_err(|error| process::cannot_start(&what, &error))?;
-        let output = Output::of(&mut child);
+        let output = ServerOutput::capture(&mut child);
         let guardian = Guardian::over(child.id(), &mark).map_err(|error| {
             process::end(&mut child, &[]);
             anyhow!("{what} is not started without a process that would end it if straingauge were killed: {error}")
@@ -56,7 +56,7 @@ impl Agent {
     }
 
     /// How the agent ended, in a sentence; `None` while it or its daemon runs.
-    pub fn gone(&self) -> Option<String> {
+    pub fn end_reason(&self) -> Option<String> {
         let status = process::ended(self.child.id())?;
         if status.success() && !self.pids().is_empty() {
             return None;

@@ -18,7 +18,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    pub fn of(server: &HostPlace, clients: &[HostPlace]) -> Distance {
+    pub fn between(server: &HostPlace, clients: &[HostPlace]) -> Distance {
         if server.machine.is_empty() || server.network.is_empty() {
             Distance::Unknown
         } else if clients.iter().all(|client| client.machine != server.machine) {
@@ -72,10 +72,11 @@ mod tests {
         let place = |machine: &str, network: &str| HostPlace { machine: machine.into(), network: network.into() };
         let server = place("s", "s 1");
         let (far, beside, within) = (place("c", "c 1"), place("s", "s 2"), place("s", "s 1"));
-        let of = |clients: &[&HostPlace]| Distance::of(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
+        let of =
+            |clients: &[&HostPlace]| Distance::between(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
         assert_eq!(of(&[&far]), Distance::Machine);
         assert_eq!(of(&[&far, &beside]), Distance::Network);
         assert_eq!(of(&[&far, &within, &beside]), Distance::None);
-        assert_eq!(Distance::of(&HostPlace::default(), &[far]), Distance::Unknown);
+        assert_eq!(Distance::between(&HostPlace::default(), &[far]), Distance::Unknown);
     }
 }

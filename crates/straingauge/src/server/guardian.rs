@@ -5,8 +5,8 @@
 //! server was stopped; end of file means that straingauge was killed. The command of `find --beside` has a guardian,
 //! too.
 
-use record::leftovers::{self, Found, LeftoverKind, MARK, Scene};
-use record::owner::{Life, Owner, start_ticks};
+use record::leftovers::{self, FoundLeftovers, LeftoverKind, MARK, SearchScope};
+use record::owner::{Owner, OwnerState, start_ticks};
 use rustix::process::{Pid, Signal, kill_process, setsid};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ pub const LEFTOVERS: [LeftoverKind; 3] = [
     }),
 ];
 
-const fn processes(name: &'static str, named: &'static str, find: fn(&Scene) -> Found) -> LeftoverKind {
+const fn processes(name: &'static str, named: &'static str, find: fn(&SearchScope) -> FoundLeftovers) -> LeftoverKind {
     LeftoverKind { name, named, find, remove: leftovers::end_process }
 }
 
@@ -134,10 +134,10 @@ pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)
 /// Returns whether it has ended.
 fn has_ended(owner: &Owner) -> bool {
     let begun = Instant::now();
-    while owner.life() == Life::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {
+    while owner.life() == OwnerState::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {
         std::thread::sleep(BETWEEN_ROUNDS);
     }
-    owner.life() == Life::Ended
+    owner.life() == OwnerState::Ended
 }
 
 /// The living processes of a session, and those with this value of [`MARK`].

@@ -5,14 +5,14 @@ use std::process::ExitStatus;
 use wan::ServerCgroup;
 
 #[derive(Debug, Clone)]
-pub struct Life {
+pub struct ServerLife {
     pub(super) pid: u32,
     pub(super) port: u16,
     pub(super) is_isolated: bool,
     pub(super) group: Option<ServerCgroup>,
 }
 
-impl Life {
+impl ServerLife {
     /// How the started process ended; `None` while it runs. It may have left a daemon.
     pub fn ended(&self) -> Option<ExitStatus> {
         process::ended(self.pid)

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 const KEPT_BYTES: usize = 64 << 10;
 
-pub struct Output(Arc<Mutex<VecDeque<u8>>>);
+pub struct ServerOutput(Arc<Mutex<VecDeque<u8>>>);
 
-impl Output {
+impl ServerOutput {
     /// Starts reading the child's pipes.
-    pub fn of(child: &mut Child) -> Output {
-        let output = Output(Arc::new(Mutex::new(VecDeque::new())));
+    pub fn capture(child: &mut Child) -> ServerOutput {
+        let output = ServerOutput(Arc::new(Mutex::new(VecDeque::new())));
         keep_tail(child.stdout.take(), &output.0);
         keep_tail(child.stderr.take(), &output.0);
         output

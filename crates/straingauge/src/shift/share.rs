@@ -1,7 +1,7 @@
 //! Runs the user's command that sets the server's share of live traffic, and restores the usual share at every end.
 
 use crate::server::guardian::{self, Guardian};
-use crate::server::output::Output;
+use crate::server::output::ServerOutput;
 use anyhow::{Result, anyhow, bail};
 use record::PlainText;
 use record::scenario::ShiftPlan;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 pub const COMMAND: &str = "restore-share";
 /// A command that runs longer is ended.
 const LIMIT: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// The command of a killed straingauge may still be at work, so the usual share is set again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
 
-pub struct Share {
+pub struct ShareCommand {
     plan: ShiftPlan,
     now: f64,
     has_moved: bool,
@@ -26,12 +26,12 @@ pub struct Share {
     watchdog: Option<Guardian>,
 }
 
-impl Share {
+impl ShareCommand {
     /// Starts the watchdog, which sets the usual share if this process ends without doing so.
-    pub fn guarded(plan: &ShiftPlan) -> Result<Share> {
+    pub fn guarded(plan: &ShiftPlan) -> Result<ShareCommand> {
         let watchdog = Guardian::with(&[COMMAND, &plan.command, &plan.usual.to_string()])
             .map_err(|error| anyhow!("no traffic is moved without a process that would move it back: {error}"))?;
-        Ok(Share { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
+        Ok(ShareCommand { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
     }
 
     pub fn now(&self) -> f64 {
@@ -72,7 +72,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ShareCommand {
     fn drop(&mut self) {
         match self.restore() {
             Ok(()) => {
@@ -94,7 +94,7 @@ fn set(command: &str, share: f64) -> Result<()> {
     shell.arg("-c").arg(command).env("STRAINGAUGE_SHARE", share.to_string());
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = shell.spawn().map_err(|error| anyhow!("'{words}' cannot be started: {error}"))?;
-    let output = Output::of(&mut child);
+    let output = ServerOutput::capture(&mut child);
     let Some(status) = ended_in_time(&mut child)? else {
         bail!("'{words}' did not end within {} s and was ended", LIMIT.as_secs());
     };
@@ -115,7 +115,7 @@ fn ended_in_time(child: &mut Child) -> io::Result<Option<std::process::ExitStatu
             crate::process::end(child, &[]);
             return Ok(None);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -145,8 +145,8 @@ mod tests {
         std::fs::read_to_string(file).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    fn unguarded(plan: ShiftPlan) -> Share {
-        Share { plan, now: f64::NAN, has_moved: false, watchdog: None }
+    fn unguarded(plan: ShiftPlan) -> ShareCommand {
+        ShareCommand { plan, now: f64::NAN, has_moved: false, watchdog: None }
     }
 
     #[test]

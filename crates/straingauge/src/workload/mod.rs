@@ -8,4 +8,4 @@ pub mod targets;
 
 pub use received::Received;
 pub use resolve::{Resolved, resolve};
-pub use supply::Supplied;
+pub use supply::WorkloadFiles;

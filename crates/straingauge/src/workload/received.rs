@@ -1,6 +1,6 @@
 //! Files of a workload that a worker receives from its driver.
 
-use super::supply::{LogFile, Supplied};
+use super::supply::{LogFile, WorkloadFiles};
 use load::Supply;
 use remote::{InputKind, InputPiece, InputStore};
 use std::fs::File;
@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 64 << 30;
 pub struct Received {
     arriving: Option<File>,
     arrived_bytes: u64,
-    supplied: Supplied,
+    supplied: WorkloadFiles,
     kept: Option<File>,
 }
 
@@ -52,12 +52,12 @@ impl InputStore for Received {
 }
 
 impl Received {
-    fn supply_of(&mut self, mut file: File, kind: InputKind) -> Result<Supplied, String> {
+    fn supply_of(&mut self, mut file: File, kind: InputKind) -> Result<WorkloadFiles, String> {
         match kind {
             InputKind::Series { interval_ns } => {
                 file.rewind().map_err(|error| error.to_string())?;
                 let series = RateSeries::from_reader("the rate series", file, interval_ns)?;
-                Ok(Supplied { series: Some(series), ..Supplied::default() })
+                Ok(WorkloadFiles { series: Some(series), ..WorkloadFiles::default() })
             }
             InputKind::Log { format, has_body_sizes, origin_ns, round_ns } => {
                 let format = format.parse().map_err(|error| format!("the log's format is not known here: {error}"))?;
@@ -67,7 +67,7 @@ impl Received {
                 let is_empty = self.arrived_bytes == 0;
                 let origin_ns = Some(origin_ns);
                 let log = LogFile { path, format, has_body_sizes, is_empty, origin_ns, round_ns, shape: None };
-                Ok(Supplied { log: Some(log), ..Supplied::default() })
+                Ok(WorkloadFiles { log: Some(log), ..WorkloadFiles::default() })
             }
         }
     }

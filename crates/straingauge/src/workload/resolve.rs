@@ -1,7 +1,7 @@
 //! Checks workload options against each other and against those of the load, and adds them to the plan.
 
-use super::supply::{LogFile, Supplied};
-use super::targets::{self, Requests};
+use super::supply::{LogFile, WorkloadFiles};
+use super::targets::{self, PlannedRequests};
 use crate::cli::{LoadOptions, WorkloadOptions};
 use crate::defaults;
 use crate::failure::{refuse_if, refuse_typed, wrong_usage};
@@ -13,8 +13,8 @@ use record::workload::{SeriesSource, TraceSource};
 use record::{Arrival, Pace, Workload};
 use std::path::Path;
 use workload::arrival::RateSeries;
-use workload::mix::SizeClasses;
-use workload::replay::Shape;
+use workload::mix::MixClasses;
+use workload::replay::LogShape;
 use workload::trace::{SizeMeaning, TraceReader};
 
 /// The rate of a log is estimated from this many requests before a single run; reading more would delay the run.
@@ -34,7 +34,7 @@ pub struct Resolved {
     /// Warm-up if the options name none.
     pub default_warmup_ns: Option<u64>,
     /// The files that the engine reads during the run.
-    pub supplied: Supplied,
+    pub supplied: WorkloadFiles,
 }
 
 /// Reads and checks the options. With `is_sweep`, the sweep sets pace and window.
@@ -60,7 +60,7 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     if is_replay {
         return replay(options, load, target, is_sweep);
     }
-    let Requests { targets, workload } = targets::requests(options, load.urls.as_deref(), target)?;
+    let PlannedRequests { targets, workload } = targets::requests(options, load.urls.as_deref(), target)?;
     let mut resolved = Resolved {
         targets,
         workload,
@@ -68,7 +68,7 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
         duration_ns: None,
         default_connections: None,
         default_warmup_ns: None,
-        supplied: Supplied::default(),
+        supplied: WorkloadFiles::default(),
     };
     if let Some(path) = &options.rate_series {
         follow(&mut resolved, path, options, load, is_sweep)?;
@@ -156,13 +156,13 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let format = reader.format().clone();
     let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;
     // A sweep needs the rate of every part; a single run only shows an estimate until the real rate is known.
-    let shape = Shape::read(reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
+    let shape = LogShape::read(reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
     let speed = match options.speed {
         None => Some(1.0),
         Some(Speed::Times(speed)) => Some(speed),
         Some(Speed::Max) => None,
     };
-    let classes = targets::size_classes(options)?.unwrap_or_else(SizeClasses::default);
+    let classes = targets::size_classes(options)?.unwrap_or_else(MixClasses::default);
     let first = shape.answered_target.clone().filter(|target| target.bytes().all(|byte| byte.is_ascii_graphic()));
     let session_gap_ns = Time::nanos_or(options.session_gap, defaults::SESSION_GAP);
     Ok(Resolved {
@@ -191,7 +191,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
         duration_ns: Some(load.duration.map_or(UNTIL_THE_END_NS, |time| time.nanos())),
         default_connections: Some(if speed.is_some() { replay_connections() } else { 256 }),
         default_warmup_ns: (!is_sweep).then_some(0),
-        supplied: Supplied {
+        supplied: WorkloadFiles {
             log: Some(LogFile {
                 path: path.to_path_buf(),
                 format,
@@ -201,7 +201,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
                 round_ns: shape.round_ns(),
                 shape: Some(shape),
             }),
-            ..Supplied::default()
+            ..WorkloadFiles::default()
         },
     })
 }

@@ -5,13 +5,13 @@ use flate2::write::GzEncoder;
 use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
 use record::{Arrival, LoadPlan, Pace, Share};
-use remote::{Handing, InputFiles, InputKind, InputPiece};
+use remote::{FileParts, InputFiles, InputKind, InputPiece};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
-use workload::replay::{self, Disorder, Grouping, Plan, PlanStep, PlannedRequest, ReplayOptions, Shape};
-use workload::trace::{Counts, Format, TraceReader};
+use workload::replay::{self, ConnectionGrouping, Disorder, LogShape, Plan, PlanStep, PlannedRequest, ReplayOptions};
+use workload::trace::{LogCounts, LogFormat, TraceReader};
 
 /// Bytes of a file per message to a worker.
 const PIECE_BYTES: usize = 256 << 10;
@@ -23,7 +23,7 @@ const COUNTS: usize = 1 << 14;
 
 /// The files of a workload.
 #[derive(Debug, Default)]
-pub struct Supplied {
+pub struct WorkloadFiles {
     pub series: Option<RateSeries>,
     pub log: Option<LogFile>,
     /// Facts about the whole log, if it was divided between workers.
@@ -33,7 +33,7 @@ pub struct Supplied {
 #[derive(Debug)]
 pub struct LogFile {
     pub path: PathBuf,
-    pub format: Format,
+    pub format: LogFormat,
     /// Whether the log has body sizes that responses can be compared with.
     pub has_body_sizes: bool,
     /// Whether this part of a log has no client.
@@ -43,10 +43,10 @@ pub struct LogFile {
     /// Duration of the whole log in its own time.
     pub round_ns: u64,
     /// Outline of the log; workers do not need it.
-    pub shape: Option<Shape>,
+    pub shape: Option<LogShape>,
 }
 
-impl Supplied {
+impl WorkloadFiles {
     /// Adapts a sweep's plan to the workload. A rate becomes the speed at which the point's part of the log is
     /// replayed; a closed loop replays as fast as the server answers.
     pub fn adapt(&self, plan: &mut LoadPlan) {
@@ -62,7 +62,7 @@ impl Supplied {
     }
 }
 
-impl Supply for Supplied {
+impl Supply for WorkloadFiles {
     fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let (series, source) = (self.series.as_ref()?, plan.workload.series.as_ref()?);
         let Pace::Open { rate_per_sec, arrival: Arrival::Series } = plan.pace else { return None };
@@ -85,16 +85,16 @@ impl Supply for Supplied {
     }
 }
 
-impl InputFiles for Supplied {
-    fn handing(&self) -> Handing {
+impl InputFiles for WorkloadFiles {
+    fn file_parts(&self) -> FileParts {
         match (&self.series, &self.log) {
-            (Some(_), _) => Handing::Alike,
-            (None, Some(_)) => Handing::ByPart,
-            (None, None) => Handing::Nothing,
+            (Some(_), _) => FileParts::Alike,
+            (None, Some(_)) => FileParts::ByPart,
+            (None, None) => FileParts::Nothing,
         }
     }
 
-    fn hand_out(
+    fn give_parts(
         &mut self,
         shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
@@ -146,7 +146,7 @@ impl LogFile {
         Ok(Plan::new(TraceReader::open(&self.path, &self.format)?, options.clone()))
     }
 
-    fn read_so_far(&self, lines: &Counts, disorder: Disorder) -> ReplayResult {
+    fn read_so_far(&self, lines: &LogCounts, disorder: Disorder) -> ReplayResult {
         let name = self.path.display();
         let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
         ReplayResult {
@@ -158,8 +158,8 @@ impl LogFile {
             went_back: disorder.went_back,
             back_max_ns: disorder.back_max_ns,
             clamped: disorder.clamped,
-            gap_max_ns: disorder.gap.0,
-            gap_line: disorder.gap.1,
+            gap_max_ns: disorder.gap_max_ns,
+            gap_line: disorder.gap_line,
             ..ReplayResult::default()
         }
     }
@@ -201,12 +201,12 @@ impl<'a> LogSteps<'a> {
     fn open(log: &'a LogFile, source: &TraceSource, share: Share, seed: u64, length_ns: u64) -> Result<Self, String> {
         let options = ReplayOptions {
             pace: match source.speed {
-                Some(speed) => replay::Pace::Original { speed },
-                None => replay::Pace::AsFastAsPossible,
+                Some(speed) => replay::ReplayPace::Original { speed },
+                None => replay::ReplayPace::AsFastAsPossible,
             },
             grouping: match source.session_gap_ns {
-                0 => Grouping::Never,
-                limit_ns => Grouping::IdleGap { limit_ns },
+                0 => ConnectionGrouping::Never,
+                limit_ns => ConnectionGrouping::IdleGap { limit_ns },
             },
             share,
             seed,
@@ -251,8 +251,8 @@ impl<'a> LogSteps<'a> {
 
     fn on_clock_ns(&self, log_ns: u64) -> u64 {
         match self.options.pace {
-            replay::Pace::Original { speed } => (log_ns as f64 / speed) as u64,
-            replay::Pace::AsFastAsPossible => 0,
+            replay::ReplayPace::Original { speed } => (log_ns as f64 / speed) as u64,
+            replay::ReplayPace::AsFastAsPossible => 0,
         }
     }
 
@@ -265,7 +265,7 @@ impl<'a> LogSteps<'a> {
             return None;
         }
         // A thread may have few clients, so only a gap of the whole log counts.
-        let (gap_ns, line) = self.plan.counts().disorder.gap;
+        let Disorder { gap_max_ns: gap_ns, gap_line: line, .. } = self.plan.counts().disorder;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
                 "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the \
@@ -349,11 +349,11 @@ mod tests {
         };
         let text: String = (0..seconds * each).map(line).collect();
         std::fs::write(file.path(), text).unwrap();
-        let reader = TraceReader::open(file.path(), &Format::Common).unwrap();
-        let shape = Shape::read(reader, u64::MAX).unwrap();
+        let reader = TraceReader::open(file.path(), &LogFormat::Common).unwrap();
+        let shape = LogShape::read(reader, u64::MAX).unwrap();
         LogFile {
             path: file.path().into(),
-            format: Format::Common,
+            format: LogFormat::Common,
             has_body_sizes: true,
             is_empty: false,
             origin_ns: None,

@@ -9,20 +9,20 @@ use record::Workload;
 use record::scenario::RequestTarget;
 use record::workload::{DocumentKind, RequestClass};
 use std::path::Path;
-use workload::mix::{LogDocuments, Mix, SizeClasses};
-use workload::trace::{Format, TraceReader};
+use workload::mix::{LogDocuments, Mix, MixClasses};
+use workload::trace::{LogFormat, TraceReader};
 
 const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct ListedTarget {
     pub path: String,
     /// The weight after the URL.
     pub weight: Option<f64>,
 }
 
 /// Reads a list of paths or URLs of the target's server, each with an optional weight. `option` is named in messages.
-pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
+pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<ListedTarget>> {
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES, option)?)
         .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
     let mut found = Vec::new();
@@ -64,14 +64,14 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
             let (one, other) = (one.host_field, &target.host_field);
             return Err(wrong_usage(format!("{}: {one} is another server than {other}", at())));
         }
-        found.push(Listed { path: one.path, weight });
+        found.push(ListedTarget { path: one.path, weight });
     }
     refuse_if(found.is_empty(), format!("{} lists no path: {option} takes one path or URL a line", path.display()))?;
     Ok(found)
 }
 
 /// Relative weights of a list, 1 if missing; `None` if no line has one.
-fn weights(list: &[Listed]) -> Option<Vec<f64>> {
+fn weights(list: &[ListedTarget]) -> Option<Vec<f64>> {
     let is_weighted = list.iter().any(|listed| listed.weight.is_some());
     is_weighted.then(|| list.iter().map(|listed| listed.weight.unwrap_or(1.0)).collect())
 }
@@ -85,12 +85,12 @@ fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
 }
 
-pub fn size_classes(options: &WorkloadOptions) -> Result<Option<SizeClasses>> {
-    let parse = |text: &String| SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
+pub fn size_classes(options: &WorkloadOptions) -> Result<Option<MixClasses>> {
+    let parse = |text: &String| MixClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
     options.classes.as_ref().map(parse).transpose()
 }
 
-pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
+pub fn named(classes: &MixClasses) -> Vec<RequestClass> {
     let class = |index| RequestClass {
         label: classes.label(index),
         kind: DocumentKind::Static,
@@ -99,12 +99,12 @@ pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     (0..classes.len()).map(class).collect()
 }
 
-pub struct Requests {
+pub struct PlannedRequests {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
 }
 
-pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Requests> {
+pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<PlannedRequests> {
     let mut wanted = match (&options.mix, urls) {
         (Some(_), Some(_)) => {
             return Err(wrong_usage("--mix and --urls both say what to ask for: give one of them"));
@@ -117,11 +117,15 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
                 None => Vec::new(),
             };
             let workload = Workload { name: "urls".into(), weights, ..Workload::default() };
-            Requests { targets: list.into_iter().map(|listed| RequestTarget { path: listed.path }).collect(), workload }
+            PlannedRequests {
+                targets: list.into_iter().map(|listed| RequestTarget { path: listed.path }).collect(),
+                workload,
+            }
         }
-        (None, None) => {
-            Requests { targets: vec![RequestTarget { path: target.path.clone() }], workload: Workload::default() }
-        }
+        (None, None) => PlannedRequests {
+            targets: vec![RequestTarget { path: target.path.clone() }],
+            workload: Workload::default(),
+        },
     };
     refuse_if(
         options.classes.is_some() && options.mix.is_none() && options.trace.is_none(),
@@ -141,9 +145,9 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
     Ok(wanted)
 }
 
-fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) -> Result<()> {
+fn add_dynamic(wanted: &mut PlannedRequests, path: &Path, share: f64, target: &Target) -> Result<()> {
     let list = url_list(path, target, "dynamic-urls of [workload]")?;
-    let Requests { targets, workload } = wanted;
+    let PlannedRequests { targets, workload } = wanted;
     if workload.weights.is_empty() {
         workload.weights = vec![1.0 / targets.len() as f64; targets.len()];
     }
@@ -163,7 +167,7 @@ fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) 
     Ok(())
 }
 
-fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Requests> {
+fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<PlannedRequests> {
     let mut mix = match (name, &options.trace) {
         ("fitted", Some(log)) => fitted(log, options)?,
         ("fitted", None) => return Err(wrong_usage("--mix fitted needs the log to fit to: give --trace LOG too")),
@@ -183,7 +187,7 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Request
         )));
     };
     let class_of = mix.documents.iter().map(|document| mix.classes.class_of(document.bytes) as u8).collect();
-    Ok(Requests {
+    Ok(PlannedRequests {
         targets: mix
             .documents
             .iter()
@@ -206,7 +210,7 @@ fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
     documents.mix().with_context(|| format!("no mix can be fitted to {}", log.display()))
 }
 
-pub fn format(typed: Option<&str>, option: &str) -> Result<Format> {
+pub fn format(typed: Option<&str>, option: &str) -> Result<LogFormat> {
     let text = typed.unwrap_or(crate::defaults::TRACE_FORMAT);
     text.parse().map_err(|error| wrong_usage(format!("{option}: {error}")))
 }

@@ -44,7 +44,7 @@ fn of_page(path: &Path) -> Vec<Documented> {
 /// Splits a line into words as a shell does, up to a pipe or redirection; without expansion. Also used by the test in
 /// `src/cli`.
 #[allow(dead_code)]
-pub fn words(line: &str) -> Vec<String> {
+pub fn shell_words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {
         match (quote, letter) {

@@ -18,7 +18,7 @@ use record::time::monotonic_ns;
 use record::{Latency, PathPlan};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use shaper::{Fate, Shaper};
+use shaper::{PacketFate, Shaper};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,35 +47,41 @@ pub(crate) struct LineCounts {
     pub lateness: Latency,
 }
 
+#[derive(Debug, Default, Clone, Copy)]
+struct LineChange {
+    delay_ns: u64,
+    queue_bytes: u64,
+}
+
 #[derive(Debug, Default)]
-struct Shared {
+struct LineState {
     counts: Mutex<LineCounts>,
     should_stop: AtomicBool,
     /// Thread id, and whether its priority is real-time.
     thread: Mutex<Option<(i32, bool)>>,
-    trouble: Mutex<Option<String>>,
-    /// The new delay and queue size, valid if `is_changed`.
-    change: Mutex<(u64, u64)>,
+    failure: Mutex<Option<String>>,
+    /// Valid if `is_changed`.
+    change: Mutex<LineChange>,
     is_changed: AtomicBool,
 }
 
 /// A running delay line. When it is dropped or the process ends, the line ends and its devices vanish.
 #[derive(Debug)]
 pub(crate) struct DelayLine {
-    shared: Arc<Shared>,
+    shared: Arc<LineState>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct LineMeter(Arc<Shared>);
+pub(crate) struct LineMeter(Arc<LineState>);
 
 impl DelayLine {
     /// Pinned to `cpus` unless they are empty.
     pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LineState::default());
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
-        let mut line = Line {
+        let mut line = DelayLineThread {
             devices: [client, server],
             directions: [Direction::new(plan, 0), Direction::new(plan, 1)],
             early_ns: earliness_ns(plan.delay_ns),
@@ -92,7 +98,7 @@ impl DelayLine {
                     Some((rustix::thread::gettid().as_raw_nonzero().get(), become_real_time()));
                 let _ = ready.send(pinned);
                 if let Err(error) = line.run() {
-                    *lock(&line.shared.trouble) = Some(error.to_string());
+                    *lock(&line.shared.failure) = Some(error.to_string());
                 }
             })
             .during("start the delay line's thread")?;
@@ -134,12 +140,12 @@ impl LineMeter {
     }
 
     pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
-        *lock(&self.0.change) = (delay_ns, queue_bytes);
+        *lock(&self.0.change) = LineChange { delay_ns, queue_bytes };
         self.0.is_changed.store(true, Ordering::Release);
     }
 
-    pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.0.trouble).clone()
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.0.failure).clone()
     }
 }
 
@@ -191,9 +197,9 @@ impl Direction {
                 continue;
             }
             match self.shaper.fate(monotonic_ns(), length.saturating_sub(HEADER_BYTES)) {
-                Fate::Due(due_ns) => self.queue.push(length, due_ns),
-                Fate::Lost => lost += 1,
-                Fate::Dropped => dropped += 1,
+                PacketFate::Due(due_ns) => self.queue.push(length, due_ns),
+                PacketFate::Lost => lost += 1,
+                PacketFate::Dropped => dropped += 1,
             }
         }
         if lost + dropped > 0 {
@@ -236,16 +242,16 @@ impl Direction {
 }
 
 #[derive(Debug)]
-struct Line {
+struct DelayLineThread {
     /// The client's and the server's device. Direction 0 leads from the first to the second.
     devices: [Tun; 2],
     directions: [Direction; 2],
     early_ns: u64,
-    shared: Arc<Shared>,
+    shared: Arc<LineState>,
     wake: Arc<OwnedFd>,
 }
 
-impl Line {
+impl DelayLineThread {
     fn run(&mut self) -> io::Result<()> {
         while !self.shared.should_stop.load(Ordering::Acquire) {
             self.take_change();
@@ -263,7 +269,7 @@ impl Line {
 
     fn take_change(&mut self) {
         if self.shared.is_changed.swap(false, Ordering::AcqRel) {
-            let (delay_ns, queue_bytes) = *lock(&self.shared.change);
+            let LineChange { delay_ns, queue_bytes } = *lock(&self.shared.change);
             self.early_ns = earliness_ns(delay_ns);
             for direction in &mut self.directions {
                 direction.shaper.set_delay(delay_ns, queue_bytes);

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use record::PathPlan;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketFate {
     Due(u64),
     Lost,
     /// The link's queue is full.
@@ -55,17 +55,17 @@ impl Shaper {
         self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;
     }
 
-    pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> Fate {
+    pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> PacketFate {
         if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
-            return Fate::Lost;
+            return PacketFate::Lost;
         }
         let begins_ns = self.link_is_free_ns.max(now_ns);
         if begins_ns - now_ns > self.queue_ns {
-            return Fate::Dropped;
+            return PacketFate::Dropped;
         }
         self.link_is_free_ns = begins_ns + (bytes as f64 * self.ns_per_byte).round() as u64;
         self.last_due_ns = self.last_due_ns.max(self.link_is_free_ns + self.delay_ns);
-        Fate::Due(self.last_due_ns)
+        PacketFate::Due(self.last_due_ns)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     fn a_pure_delay_moves_every_packet_by_the_same_time() {
         let mut shaper = Shaper::new(&plan(20, 0.0, 0), 0);
         for now in [0, 5, 5, 1_000_000] {
-            assert_eq!(shaper.fate(now, 1500), Fate::Due(now + 20_000_000));
+            assert_eq!(shaper.fate(now, 1500), PacketFate::Due(now + 20_000_000));
         }
     }
 
@@ -98,38 +98,42 @@ mod tests {
     fn a_link_passes_its_bandwidth_and_drops_packets_beyond_its_queue() {
         // At 12 Mbit/s a packet of 1500 bytes takes 1 ms. The queue holds 50 ms, which is 50 packets.
         let mut shaper = Shaper::new(&plan(10, 0.0, 12_000_000), 0);
-        let fates: Vec<Fate> = (0..60).map(|_| shaper.fate(0, 1500)).collect();
+        let fates: Vec<PacketFate> = (0..60).map(|_| shaper.fate(0, 1500)).collect();
         for (index, fate) in fates.iter().enumerate() {
-            let due = Fate::Due(10_000_000 + (index as u64 + 1) * 1_000_000);
-            assert_eq!(*fate, if index <= 50 { due } else { Fate::Dropped });
+            let due = PacketFate::Due(10_000_000 + (index as u64 + 1) * 1_000_000);
+            assert_eq!(*fate, if index <= 50 { due } else { PacketFate::Dropped });
         }
-        assert_eq!(shaper.fate(200_000_000, 1500), Fate::Due(211_000_000), "an idle link has forgotten its queue");
+        assert_eq!(
+            shaper.fate(200_000_000, 1500),
+            PacketFate::Due(211_000_000),
+            "an idle link has forgotten its queue"
+        );
     }
 
     #[test]
     fn packets_with_a_shorter_delay_do_not_overtake_earlier_ones() {
         let mut shaper = Shaper::new(&plan(20, 0.0, 0), 0);
-        assert_eq!(shaper.fate(0, 100), Fate::Due(20_000_000));
+        assert_eq!(shaper.fate(0, 100), PacketFate::Due(20_000_000));
         shaper.set_delay(1_000_000, 0);
-        assert_eq!(shaper.fate(1, 100), Fate::Due(20_000_000));
-        assert_eq!(shaper.fate(30_000_000, 100), Fate::Due(31_000_000));
+        assert_eq!(shaper.fate(1, 100), PacketFate::Due(20_000_000));
+        assert_eq!(shaper.fate(30_000_000, 100), PacketFate::Due(31_000_000));
     }
 
     #[test]
     fn a_shorter_delay_fills_no_queue() {
         // At 12 Mbit/s and 100 ms, packets in transit are not in the queue, which therefore holds few.
         let mut shaper = Shaper::new(&plan(100, 0.0, 12_000_000), 0);
-        assert_eq!(shaper.fate(0, 1500), Fate::Due(101_000_000));
+        assert_eq!(shaper.fate(0, 1500), PacketFate::Due(101_000_000));
         shaper.set_delay(1_000_000, 30_000);
-        assert_eq!(shaper.fate(2_000_000, 1500), Fate::Due(101_000_000));
-        assert_eq!(shaper.fate(99_900_000, 1500), Fate::Due(101_900_000));
+        assert_eq!(shaper.fate(2_000_000, 1500), PacketFate::Due(101_000_000));
+        assert_eq!(shaper.fate(99_900_000, 1500), PacketFate::Due(101_900_000));
     }
 
     #[test]
     fn losses_repeat_with_the_seed_and_differ_between_directions() {
         let lost = |direction, seed| -> Vec<bool> {
             let mut shaper = Shaper::new(&PathPlan { seed, ..plan(0, 0.1, 0) }, direction);
-            (0..2000).map(|now| shaper.fate(now, 100) == Fate::Lost).collect()
+            (0..2000).map(|now| shaper.fate(now, 100) == PacketFate::Lost).collect()
         };
         assert_eq!(lost(0, 7), lost(0, 7));
         assert_ne!(lost(0, 7), lost(1, 7));

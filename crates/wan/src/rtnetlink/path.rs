@@ -1,19 +1,19 @@
 //! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
 
-use super::{IFLA_IFALIAS, Request, Route, link_index};
+use super::{IFLA_IFALIAS, Route, RouteRequest, link_index};
 use record::PathPlan;
 use record::path::MTU_BYTES;
 use std::io;
 use std::net::IpAddr;
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Qdisc {
     handle: u32,
     parent: u32,
 }
 
-const DELAY: Place = Place { handle: 0x1_0000, parent: 0xffff_ffff };
-const LIMIT: Place = Place { handle: 0x2_0000, parent: 0x1_0001 };
+const DELAY: Qdisc = Qdisc { handle: 0x1_0000, parent: 0xffff_ffff };
+const LIMIT: Qdisc = Qdisc { handle: 0x2_0000, parent: 0x1_0001 };
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
@@ -66,8 +66,8 @@ pub struct LinkDrops {
     pub sent: u64,
 }
 
-impl Request {
-    fn queueing(&mut self, index: u32, place: Place) {
+impl RouteRequest {
+    fn queueing(&mut self, index: u32, place: Qdisc) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
         for field in [index, place.handle, place.parent, 0] {
             self.bytes.extend_from_slice(&field.to_ne_bytes());
@@ -75,8 +75,8 @@ impl Request {
     }
 }
 
-fn netem_options(limit: f64, loss_ratio: f64) -> Request {
-    let mut options = Request { bytes: Vec::with_capacity(96) };
+fn netem_options(limit: f64, loss_ratio: f64) -> RouteRequest {
+    let mut options = RouteRequest { bytes: Vec::with_capacity(96) };
     let loss = (loss_ratio * f64::from(u32::MAX)).round() as u32;
     for field in [0, limit.ceil().min(MOST_PACKETS) as u32, loss, 0, 0, 0u32] {
         options.bytes.extend_from_slice(&field.to_ne_bytes());
@@ -84,7 +84,7 @@ fn netem_options(limit: f64, loss_ratio: f64) -> Request {
     options
 }
 
-fn delay_options(plan: &PathPlan, direction: u64) -> Request {
+fn delay_options(plan: &PathPlan, direction: u64) -> RouteRequest {
     let under_way_bytes = plan.bandwidth_bits_per_sec as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
     let mut options = netem_options(DELAYED_PACKETS.max(under_way_bytes / SMALLEST_PACKET_BYTES), plan.loss_ratio);
     options.attribute(TCA_NETEM_LATENCY64, &(plan.delay_ns as i64).to_ne_bytes());
@@ -93,7 +93,7 @@ fn delay_options(plan: &PathPlan, direction: u64) -> Request {
 }
 
 /// Options of the netem below it, which limits the bandwidth. Its queue is counted in full packets.
-fn limit_options(plan: &PathPlan) -> Request {
+fn limit_options(plan: &PathPlan) -> RouteRequest {
     let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
     let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
     let mut rate = Vec::with_capacity(16);
@@ -125,8 +125,8 @@ impl Route {
         self.queue(link_index(link)?, DELAY, "fq", &[])
     }
 
-    fn queue(&self, index: u32, place: Place, kind: &str, options: &[u8]) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+    fn queue(&self, index: u32, place: Qdisc, kind: &str, options: &[u8]) -> io::Result<()> {
+        let mut request = RouteRequest::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         request.queueing(index, place);
         request.text(TCA_KIND, kind);
         request.attribute(TCA_OPTIONS, options);
@@ -136,7 +136,7 @@ impl Route {
     /// Counts of the link's netem, including those of the limiting netem.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
         // Without ECHO the kernel notifies all listeners but the sender.
-        let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
+        let mut request = RouteRequest::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
         request.queueing(index, DELAY);
         let reply = self.query(request)?;
         let mut counts = NetemCounts::default();
@@ -164,7 +164,7 @@ impl Route {
     }
 
     pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
-        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_GETLINK, 0);
         request.link(index, 0, 0);
         let reply = self.query(request)?;
         let found = attributes(reply.get(32..).unwrap_or_default());
@@ -176,7 +176,7 @@ impl Route {
 
     /// The alias of a link; empty without one.
     pub fn alias(&self, link: &str) -> io::Result<String> {
-        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        let mut request = RouteRequest::new(libc::RTM_GETLINK, 0);
         request.link(link_index(link)?, 0, 0);
         let reply = self.query(request)?;
         let found = attributes(reply.get(32..).unwrap_or_default()).into_iter().find(|(kind, _)| *kind == IFLA_IFALIAS);
@@ -187,7 +187,7 @@ impl Route {
     /// Makes connections over the network of `address` acknowledge every segment at once. Replaces the kernel's route
     /// for the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
     pub fn acknowledge_at_once(&self, link: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+        let mut request = RouteRequest::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, own, network) = match address {
             IpAddr::V4(own) => {
                 let mask = u32::MAX << (32 - u32::from(prefix_bits));

@@ -187,7 +187,7 @@ pub fn loss_is_binomial(path: &PathPlan, count: u32) -> Result<String, String> {
         "lost {lost} of {count}, expected {expected} +- {deviation:.1}; the path counted {:?} lost, {} dropped{}",
         tally.lost,
         tally.dropped,
-        tally.trouble.map_or(String::new(), |why| format!("; {why}"))
+        tally.failure.map_or(String::new(), |why| format!("; {why}"))
     );
     let counted = tally.lost.unwrap_or(tally.dropped) as f64;
     // The kernel's own packets (multicast listener reports) may be among the counted ones.
@@ -228,7 +228,7 @@ fn a_bandwidth_beyond_the_self_tests_rate_raises_no_doubt() {
     let pair = pair_with(limited(line(1), 60_000_000_000));
     let tested = pair.self_test(&|| false).unwrap();
     pair.remove().unwrap();
-    eprintln!("{}", tested.words());
+    eprintln!("{}", tested.summary());
     assert!(tested.sent_too_slowly_bits_per_sec.is_some(), "one thread does not send 60 Gbit/s of datagrams");
     let of_rate: Vec<_> = tested.doubts().into_iter().filter(|doubt| doubt.what.contains("through")).collect();
     assert!(of_rate.is_empty(), "{of_rate:?}");
@@ -419,7 +419,7 @@ pub fn a_changed_delay_is_exact(path: &PathPlan, delay_ms: u64) -> Result<String
     pair.path_meter().unwrap().set_delay(delay_ms * 1_000_000).unwrap();
     let tested = pair.self_test(&|| false).unwrap();
     pair.remove().unwrap();
-    if tested.doubts().is_empty() { Ok(tested.words()) } else { Err(tested.words()) }
+    if tested.doubts().is_empty() { Ok(tested.summary()) } else { Err(tested.summary()) }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct SeriesPlan {
 /// The intended times of one share's arrivals, in nanoseconds since the start. They never decrease, and each is less
 /// than the duration.
 #[derive(Debug, Clone)]
-pub struct Arrivals<'a> {
+pub struct ArrivalTimes<'a> {
     counts: &'a [u32],
     per_count: f64,
     interval_ns: f64,
@@ -33,11 +33,11 @@ pub struct Arrivals<'a> {
 
 impl RateSeries {
     /// The arrivals that follow this series' shape.
-    pub fn arrivals(&self, plan: SeriesPlan) -> Arrivals<'_> {
+    pub fn arrivals(&self, plan: SeriesPlan) -> ArrivalTimes<'_> {
         let expected = plan.mean_rate_per_sec * plan.duration_ns as f64 / 1e9 * plan.share.fraction();
         let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
         rng.set_stream(u64::from(plan.share.index));
-        Arrivals {
+        ArrivalTimes {
             counts: &self.counts,
             per_count: expected / self.total() as f64,
             interval_ns: plan.duration_ns as f64 / self.counts.len() as f64,
@@ -49,7 +49,7 @@ impl RateSeries {
     }
 }
 
-impl Iterator for Arrivals<'_> {
+impl Iterator for ArrivalTimes<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {

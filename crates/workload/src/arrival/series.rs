@@ -49,7 +49,7 @@ impl RateSeries {
         const LINE_LIMIT: u64 = 256;
         let mut line = Vec::new();
         let mut number: u32 = 0;
-        let mut timed: Vec<Timed> = Vec::new();
+        let mut timed: Vec<TimedCount> = Vec::new();
         let mut plain: Vec<u32> = Vec::new();
         loop {
             line.clear();
@@ -136,11 +136,11 @@ fn is_header(time: &[u8], line: &[u8]) -> bool {
     line.iter().any(is_letter) && crate::trace::unix_second(time).is_none()
 }
 
-type Timed = (i64, u32, u32);
+type TimedCount = (i64, u32, u32);
 
 /// Puts times and counts on a regular grid. Its step is the most frequent one, or the smallest if all steps are
 /// multiples of it.
-fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), WorkloadError> {
+fn regular(name: &str, mut timed: Vec<TimedCount>) -> Result<(u64, Vec<u32>), WorkloadError> {
     timed.sort();
     let steps = || timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0);
     let mut frequency: BTreeMap<i64, usize> = BTreeMap::new();
@@ -155,7 +155,7 @@ fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), Workloa
 
 /// Puts sorted times into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
 /// drift leaves one empty.
-fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), WorkloadError> {
+fn spaced(name: &str, timed: &[TimedCount], step_s: i64) -> Result<(u64, Vec<u32>), WorkloadError> {
     /// A time whose distance from a multiple of the step exceeds this share of the step is off the grid.
     const OFF_RATIO: f64 = 0.25;
     // This many times off the grid are tolerated as strays.

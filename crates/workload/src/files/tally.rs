@@ -1,4 +1,4 @@
-use super::{Limits, SizeOrigin};
+use super::{SizeOrigin, TreeLimits};
 use crate::WorkloadError;
 use crate::trace::TraceReader;
 use std::collections::HashMap;
@@ -12,12 +12,19 @@ const ASSUMED_BYTES: u64 = 1024;
 /// Maximum bytes of targets, per allowed target. A hostile log has long targets.
 const TARGET_BYTES: usize = 256;
 
+/// How often a size was answered. Ordered by the count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SizeCount {
+    count: u64,
+    bytes: u64,
+}
+
 #[derive(Debug, Default)]
-struct Tally {
+struct TargetTally {
     /// Position in the order in which targets were seen.
     number: usize,
-    /// The size most often answered with status 200 (the largest of equally frequent ones), and its count.
-    most_often: Option<(u64, u64)>,
+    /// The size most often answered with status 200 (the largest of equally frequent ones).
+    most_often: Option<SizeCount>,
     requests: u64,
     /// Answers whose size was not counted, because there were too many different ones.
     uncounted: u64,
@@ -28,7 +35,7 @@ struct Tally {
 
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
-    by_target: HashMap<Box<[u8]>, Tally>,
+    by_target: HashMap<Box<[u8]>, TargetTally>,
     /// How often each target was answered with each size.
     sizes: HashMap<(usize, u64), u64>,
     target_bytes: usize,
@@ -36,7 +43,7 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
-    pub(super) fn read(reader: &mut TraceReader, limits: &Limits) -> Result<Self, WorkloadError> {
+    pub(super) fn read(reader: &mut TraceReader, limits: &TreeLimits) -> Result<Self, WorkloadError> {
         let mut tallies = Tallies::default();
         let most_sizes = limits.files.saturating_mul(SIZES).max(LEAST_SIZES);
         while let Some(entry) = reader.next_entry()? {
@@ -51,7 +58,7 @@ impl Tallies {
                     return Err(limits.too_many());
                 }
                 let number = tallies.by_target.len();
-                tallies.by_target.insert(entry.target.into(), Tally { number, ..Tally::default() });
+                tallies.by_target.insert(entry.target.into(), TargetTally { number, ..TargetTally::default() });
             }
             let Some(tally) = tallies.by_target.get_mut(entry.target) else { continue };
             let is_get = entry.method == b"GET";
@@ -78,7 +85,7 @@ impl Tallies {
         existing
             .map(|(target, tally)| {
                 let (bytes, origin) = match (tally.most_often, tally.largest_partial) {
-                    (Some((bytes, _)), _) => (bytes, SizeOrigin::Log),
+                    (Some(most), _) => (most.bytes, SizeOrigin::Log),
                     (None, Some(bytes)) => (bytes, SizeOrigin::Partial),
                     (None, None) => (ASSUMED_BYTES, SizeOrigin::Assumed),
                 };
@@ -89,12 +96,12 @@ impl Tallies {
 
     pub(super) fn requests_of_other_size(&self) -> u64 {
         let tallies = self.by_target.values();
-        tallies.map(|tally| tally.requests - tally.most_often.map_or(0, |(_, count)| count)).sum()
+        tallies.map(|tally| tally.requests - tally.most_often.map_or(0, |most| most.count)).sum()
     }
 
     /// Targets for which another size may have been more frequent than the chosen one.
     pub(super) fn of_uncertain_size(&self) -> u64 {
-        let is_uncertain = |tally: &&Tally| tally.uncounted > tally.most_often.map_or(0, |(_, count)| count);
+        let is_uncertain = |tally: &&TargetTally| tally.uncounted > tally.most_often.map_or(0, |most| most.count);
         self.by_target.values().filter(is_uncertain).count() as u64
     }
 
@@ -103,7 +110,7 @@ impl Tallies {
     }
 }
 
-impl Tally {
+impl TargetTally {
     /// Counts an answer. A pair that was counted once is counted to the end, so that every count is exact.
     fn add(&mut self, bytes: u64, sizes: &mut HashMap<(usize, u64), u64>, most_sizes: usize) {
         let has_room = sizes.len() < most_sizes;
@@ -118,10 +125,6 @@ impl Tally {
             }
         };
         *count += 1;
-        let now = (bytes, *count);
-        let is_more = |(size, most): (u64, u64)| (now.1, now.0) > (most, size);
-        if self.most_often.is_none_or(is_more) {
-            self.most_often = Some(now);
-        }
+        self.most_often = self.most_often.max(Some(SizeCount { count: *count, bytes }));
     }
 }

@@ -1,4 +1,4 @@
-use super::{Limits, Tree, content, manifest};
+use super::{Tree, TreeLimits, content, manifest};
 use crate::{WorkloadError, wrong};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ const PARTIAL: &str = ".partial";
 
 /// Result of writing a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct WrittenTree {
     /// The document root.
     pub root: PathBuf,
     /// The manifest.
@@ -34,9 +34,9 @@ pub struct Made {
 pub fn make(
     tree: &Tree,
     out: &Path,
-    limits: &Limits,
+    limits: &TreeLimits,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Made, WorkloadError> {
+) -> Result<WrittenTree, WorkloadError> {
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {
         return Err(wrong(format!(
@@ -53,7 +53,7 @@ pub fn make(
     let mut files: Vec<(&str, u64)> = tree.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
     files.sort_unstable();
     files.dedup();
-    let mut place = Place::new(&root_fd);
+    let mut place = OpenFolder::new(&root_fd);
     let mut missing = Vec::new();
     let mut kept = 0;
     for (file, bytes) in files {
@@ -80,7 +80,14 @@ pub fn make(
         progress(done_bytes, needed_bytes);
     }
     write_whole(out, NGINX_MAP, &manifest::nginx_map(tree))?;
-    Ok(Made { root: root_path, manifest: out.join(MANIFEST), written, written_bytes: needed_bytes, kept, total_bytes })
+    Ok(WrittenTree {
+        root: root_path,
+        manifest: out.join(MANIFEST),
+        written,
+        written_bytes: needed_bytes,
+        kept,
+        total_bytes,
+    })
 }
 
 fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> WorkloadError + 'a {
@@ -127,7 +134,7 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), WorkloadError> {
 fn write_whole(out: &Path, name: &str, bytes: &[u8]) -> Result<(), WorkloadError> {
     let path = out.join(name);
     let directory = open_directory(out)?;
-    put(directory.as_fd(), name, |file| file.write_all(bytes)).map_err(io_error("written", &path))
+    write_renamed(directory.as_fd(), name, |file| file.write_all(bytes)).map_err(io_error("written", &path))
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, WorkloadError> {
@@ -148,7 +155,7 @@ fn open_below(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     fs::openat(parent, name, flags, Mode::empty())
 }
 
-fn put(directory: impl AsFd, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn write_renamed(directory: impl AsFd, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let partial = format!("{name}{PARTIAL}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(fs::openat(&directory, &partial, flags, Mode::from_raw_mode(0o644))?);
@@ -157,22 +164,22 @@ fn put(directory: impl AsFd, name: &str, write: impl FnOnce(&mut File) -> io::Re
     Ok(())
 }
 
-fn write_file(place: &mut Place<'_>, file: &str, bytes: u64) -> io::Result<()> {
+fn write_file(place: &mut OpenFolder<'_>, file: &str, bytes: u64) -> io::Result<()> {
     let (directory, name) = file.rsplit_once('/').unwrap_or(("", file));
     let directory = place.directory(directory)?;
-    put(directory, name, |out| content::write(file, bytes, out))
+    write_renamed(directory, name, |out| content::write(file, bytes, out))
 }
 
 /// The last opened directory below the root. Files come in the order of their paths.
-struct Place<'a> {
+struct OpenFolder<'a> {
     root: &'a OwnedFd,
     path: String,
     fd: Option<OwnedFd>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> OpenFolder<'a> {
     fn new(root: &'a OwnedFd) -> Self {
-        Place { root, path: String::new(), fd: None }
+        OpenFolder { root, path: String::new(), fd: None }
     }
 
     /// Creates missing parts. No part may be a symbolic link.

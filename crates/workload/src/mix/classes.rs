@@ -3,26 +3,26 @@ use record::units::{format_bytes, parse_bytes};
 
 /// Classes by maximum size, as in Webmonitor (section 4.2: "maximum file size for each class").
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SizeClasses {
+pub struct MixClasses {
     /// Maximum size of each class but the last, ascending. The last class has no maximum.
     largest_bytes: Vec<u64>,
 }
 
-impl Default for SizeClasses {
+impl Default for MixClasses {
     /// Webmonitor's three classes: documents and images, sounds, videos. 64 KiB and 1 MiB lie between the average
     /// sizes in its Table 1: 13, 179 and 2,304 KB.
     fn default() -> Self {
-        SizeClasses { largest_bytes: vec![64 << 10, 1 << 20] }
+        MixClasses { largest_bytes: vec![64 << 10, 1 << 20] }
     }
 }
 
-impl SizeClasses {
+impl MixClasses {
     /// Makes classes with these maximum sizes.
     pub fn new(largest_bytes: Vec<u64>) -> Result<Self, WorkloadError> {
         if largest_bytes.len() > 32 || largest_bytes.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(wrong("size classes need ascending boundaries, at most 32 of them"));
         }
-        Ok(SizeClasses { largest_bytes })
+        Ok(MixClasses { largest_bytes })
     }
 
     /// Parses boundaries such as `64KiB,1MiB`.
@@ -69,13 +69,13 @@ mod tests {
 
     #[test]
     fn a_boundary_belongs_to_the_smaller_class() {
-        let classes = SizeClasses::default();
+        let classes = MixClasses::default();
         assert_eq!([0, 65_536, 65_537, 1 << 20, (1 << 20) + 1].map(|bytes| classes.class_of(bytes)), [0, 0, 1, 1, 2]);
         let labels: Vec<String> = (0..classes.len()).map(|class| classes.label(class)).collect();
         assert_eq!(labels, ["to 64.0 KiB", "64.0 KiB to 1.00 MiB", "over 1.00 MiB"]);
-        assert_eq!(SizeClasses::parse("64KiB,1MiB").unwrap(), classes);
-        assert!(SizeClasses::parse("1MiB,64KiB").is_err());
-        assert!(SizeClasses::parse("big").is_err());
-        assert_eq!(SizeClasses::new(vec![]).unwrap().label(0), "all sizes");
+        assert_eq!(MixClasses::parse("64KiB,1MiB").unwrap(), classes);
+        assert!(MixClasses::parse("1MiB,64KiB").is_err());
+        assert!(MixClasses::parse("big").is_err());
+        assert_eq!(MixClasses::new(vec![]).unwrap().label(0), "all sizes");
     }
 }

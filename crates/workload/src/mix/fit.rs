@@ -72,7 +72,7 @@ pub struct SizeFit {
 
 impl SizeFit {
     /// Fits a distribution to sizes in bytes.
-    pub fn of(mut sizes: Vec<u64>) -> Result<SizeFit, WorkloadError> {
+    pub fn fit(mut sizes: Vec<u64>) -> Result<SizeFit, WorkloadError> {
         let all = sizes.len();
         sizes.retain(|bytes| *bytes > 0);
         if sizes.len() < FEWEST {

@@ -10,11 +10,18 @@ const DOCUMENTS_LIMIT: usize = 1 << 20;
 /// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).
 #[derive(Debug, Clone, Default)]
 pub struct LogDocuments {
-    documents: HashMap<u64, (u64, u64)>,
+    documents: HashMap<u64, LogDocument>,
     /// Successful GETs.
     pub requests: u64,
     /// Successful GETs for targets beyond the limit of 2^20 documents.
     pub left_out: u64,
+}
+
+#[derive(Debug, Clone)]
+struct LogDocument {
+    /// Largest seen size.
+    bytes: u64,
+    requests: u64,
 }
 
 impl LogDocuments {
@@ -36,13 +43,13 @@ impl LogDocuments {
         let is_full = self.documents.len() >= DOCUMENTS_LIMIT;
         match self.documents.get_mut(&target) {
             // Keeps the largest size, because a log shows only the sent bytes of a truncated answer.
-            Some((size, requests)) => {
-                *size = bytes.max(*size);
-                *requests += 1;
+            Some(document) => {
+                document.bytes = bytes.max(document.bytes);
+                document.requests += 1;
             }
             None if is_full => self.left_out += 1,
             None => {
-                self.documents.insert(target, (bytes, 1));
+                self.documents.insert(target, LogDocument { bytes, requests: 1 });
             }
         }
     }
@@ -59,12 +66,12 @@ impl LogDocuments {
 
     /// Fits a distribution to the sizes.
     pub fn size_fit(&self) -> Result<SizeFit, WorkloadError> {
-        SizeFit::of(self.documents.values().map(|(bytes, _)| *bytes).collect())
+        SizeFit::fit(self.documents.values().map(|document| document.bytes).collect())
     }
 
     /// Fits Zipf's law to the popularity; `None` with fewer than two documents.
     pub fn zipf_fit(&self) -> Option<ZipfFit> {
-        ZipfFit::of(self.documents.values().map(|(_, requests)| *requests).collect())
+        ZipfFit::fit(self.documents.values().map(|document| document.requests).collect())
     }
 
     /// Makes a mix with as many documents as the log has and with the fitted sizes and popularity. No document is

@@ -21,7 +21,7 @@ pub struct ZipfFit {
 impl ZipfFit {
     /// The maximum-likelihood exponent for these counts of requests by document; `None` with fewer than two
     /// documents.
-    pub fn of(mut counts: Vec<u64>) -> Option<ZipfFit> {
+    pub fn fit(mut counts: Vec<u64>) -> Option<ZipfFit> {
         counts.retain(|count| *count > 0);
         counts.sort_unstable_by(|a, b| b.cmp(a));
         if counts.len() < 2 {
@@ -61,9 +61,9 @@ mod tests {
     fn the_exponent_of_exact_counts_is_recovered() {
         for exponent in [0.0, 0.7, 1.0, 1.4] {
             let counts = zipf(500, exponent).iter().map(|p| (p * 1e9) as u64).collect();
-            let fit = ZipfFit::of(counts).unwrap();
+            let fit = ZipfFit::fit(counts).unwrap();
             assert!((fit.exponent.value - exponent).abs() < 1e-3, "{exponent}: {fit:?}");
         }
-        assert_eq!(ZipfFit::of(vec![5]), None);
+        assert_eq!(ZipfFit::fit(vec![5]), None);
     }
 }

@@ -3,7 +3,7 @@
 //! OFF times are not part of a mix.
 
 use super::hybrid::dealt;
-use super::{Document, HybridSizes, Mix, SizeClasses, zipf};
+use super::{Document, HybridSizes, Mix, MixClasses, zipf};
 use crate::{WorkloadError, wrong};
 
 /// Parameters of the mix; the defaults are those commonly quoted for SURGE (not compared with the paper's own table).
@@ -79,6 +79,6 @@ impl Mix {
                 Document { url, bytes: ascending[size], probability }
             })
             .collect();
-        Ok(Mix { name: name.into(), documents, classes: SizeClasses::default() })
+        Ok(Mix { name: name.into(), documents, classes: MixClasses::default() })
     }
 }

@@ -1,9 +1,9 @@
 //! The WebStone mix of Webmonitor (Almeida, Almeida & Yates, Measuring the Behavior of a World-Wide Web Server, 1996),
 //! Table 1: Characteristics of an HTTP Workload.
 
-use super::{Document, Mix, SizeClasses};
+use super::{Document, Mix, MixClasses};
 
-struct Item {
+struct TableRow {
     name: &'static str,
     extension: &'static str,
     files: u64,
@@ -11,11 +11,11 @@ struct Item {
     probability: f64,
 }
 
-const TABLE_1: [Item; 4] = [
-    Item { name: "html", extension: "html", files: 24, total_kbytes: 180, probability: 0.192 },
-    Item { name: "image", extension: "gif", files: 29, total_kbytes: 385, probability: 0.754 },
-    Item { name: "sound", extension: "au", files: 20, total_kbytes: 3580, probability: 0.05 },
-    Item { name: "video", extension: "mpg", files: 4, total_kbytes: 9216, probability: 0.004 },
+const TABLE_1: [TableRow; 4] = [
+    TableRow { name: "html", extension: "html", files: 24, total_kbytes: 180, probability: 0.192 },
+    TableRow { name: "image", extension: "gif", files: 29, total_kbytes: 385, probability: 0.754 },
+    TableRow { name: "sound", extension: "au", files: 20, total_kbytes: 3580, probability: 0.05 },
+    TableRow { name: "video", extension: "mpg", files: 4, total_kbytes: 9216, probability: 0.004 },
 ];
 
 impl Mix {
@@ -35,6 +35,6 @@ impl Mix {
                 });
             }
         }
-        Mix { name: "webstone".into(), documents, classes: SizeClasses::default() }
+        Mix { name: "webstone".into(), documents, classes: MixClasses::default() }
     }
 }

@@ -3,7 +3,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 /// When a client's next request uses its open connection. "Within" includes the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grouping {
+pub enum ConnectionGrouping {
     /// When it comes within the limit after the client's previous request, as with a server's keep-alive timeout.
     /// This is the usual reading of Kim & Rixner's "arrive within a fifteen-second period".
     IdleGap {
@@ -15,14 +15,14 @@ pub enum Grouping {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     connection: u64,
     /// The last log time at which a request can still join.
     due_ns: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct EndedConnection {
     pub(super) client: u64,
     pub(super) connection: u64,
     pub(super) due_ns: i64,
@@ -33,9 +33,9 @@ pub(super) struct Ended {
 /// Invariant: `order` holds exactly one pair for each client of `open`, with a time not later than its `due_ns`.
 #[derive(Debug)]
 pub(super) struct Connections {
-    grouping: Grouping,
+    grouping: ConnectionGrouping,
     limit: usize,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenConnection>,
     order: BinaryHeap<Reverse<(i64, u64)>>,
     /// Number of connections so far, which is the number of the next one.
     pub(super) opened: u64,
@@ -44,7 +44,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(grouping: Grouping, limit: usize) -> Self {
+    pub(super) fn new(grouping: ConnectionGrouping, limit: usize) -> Self {
         Connections {
             grouping,
             limit: limit.max(1),
@@ -57,7 +57,7 @@ impl Connections {
 
     /// Returns the next connection that no request at `now_ns` or later can join. Call it until `None` before every
     /// [`Connections::join`].
-    pub(super) fn expire(&mut self, now_ns: i64) -> Option<Ended> {
+    pub(super) fn expire(&mut self, now_ns: i64) -> Option<EndedConnection> {
         while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
             if let Some(ended) = self.end_first(now_ns) {
                 return Some(ended);
@@ -67,7 +67,7 @@ impl Connections {
     }
 
     /// Ends the connection that has been idle longest if there is no room for another client.
-    pub(super) fn make_room(&mut self, client: u64) -> Option<Ended> {
+    pub(super) fn make_room(&mut self, client: u64) -> Option<EndedConnection> {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
         }
@@ -75,7 +75,7 @@ impl Connections {
     }
 
     /// Ends the first connection of `order` if it is due before `before_ns`; otherwise moves it to its current place.
-    fn end_first(&mut self, before_ns: i64) -> Option<Ended> {
+    fn end_first(&mut self, before_ns: i64) -> Option<EndedConnection> {
         let Reverse((noted_ns, client)) = self.order.pop()?;
         let due_ns = self.open.get(&client)?.due_ns;
         if due_ns > noted_ns && (due_ns >= before_ns || self.order.peek().is_some_and(|Reverse(next)| next.0 < due_ns))
@@ -83,19 +83,23 @@ impl Connections {
             self.order.push(Reverse((due_ns, client)));
             return None;
         }
-        self.open.remove(&client).map(|open| Ended { client, connection: open.connection, due_ns: open.due_ns })
+        self.open.remove(&client).map(|open| EndedConnection {
+            client,
+            connection: open.connection,
+            due_ns: open.due_ns,
+        })
     }
 
     /// The connection of a client's request at `now_ns`. Times must not decrease.
     pub(super) fn join(&mut self, client: u64, now_ns: i64) -> u64 {
         let connection = self.opened;
-        if let Grouping::IdleGap { limit_ns } = self.grouping {
+        if let ConnectionGrouping::IdleGap { limit_ns } = self.grouping {
             let due_ns = now_ns.saturating_add(i64::try_from(limit_ns).unwrap_or(i64::MAX));
             if let Some(open) = self.open.get_mut(&client) {
                 open.due_ns = due_ns;
                 return open.connection;
             }
-            self.open.insert(client, Open { connection, due_ns });
+            self.open.insert(client, OpenConnection { connection, due_ns });
             self.order.push(Reverse((due_ns, client)));
         }
         self.opened += 1;
@@ -103,10 +107,10 @@ impl Connections {
     }
 
     pub(super) fn is_single(&self) -> bool {
-        self.grouping == Grouping::Never
+        self.grouping == ConnectionGrouping::Never
     }
 
-    pub(super) fn end(&mut self) -> Option<Ended> {
+    pub(super) fn end(&mut self) -> Option<EndedConnection> {
         while !self.order.is_empty() {
             if let Some(ended) = self.end_first(i64::MAX) {
                 return Some(ended);
@@ -122,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Runs (time, client) pairs. Returns the connection of each, and the connections that were closed before each.
-    fn run(requests: &[(i64, u64)], grouping: Grouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
+    fn run(requests: &[(i64, u64)], grouping: ConnectionGrouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
         let mut connections = Connections::new(grouping, limit);
         let (mut of, mut closed) = (Vec::new(), Vec::new());
         for (now, client) in requests {
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_longest_idle_connection_makes_room() {
-        let gap = Grouping::IdleGap { limit_ns: 100 };
+        let gap = ConnectionGrouping::IdleGap { limit_ns: 100 };
         let (of, closed) = run(&[(0, 1), (1, 2), (2, 1), (3, 3), (4, 1), (5, 2)], gap, 2);
         assert_eq!(of, [0, 1, 0, 2, 0, 3]);
         assert_eq!(closed[..2], [(1, 101), (2, 103)]);
@@ -153,7 +157,7 @@ mod tests {
         ) {
             let mut now = 0;
             let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
-            let (of, closed) = run(&requests, Grouping::IdleGap { limit_ns }, 1000);
+            let (of, closed) = run(&requests, ConnectionGrouping::IdleGap { limit_ns }, 1000);
             // A naive model, which remembers every client forever.
             let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
             let mut next = 0;

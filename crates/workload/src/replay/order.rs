@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 const TEXT_BYTES: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldRequest {
     pub(super) time_ns: i64,
     /// Sorts equal times by the log's order.
     pub(super) line: u64,
@@ -17,21 +17,21 @@ pub(super) struct Held {
     pub(super) method_len: u8,
 }
 
-impl PartialEq for Held {
+impl PartialEq for HeldRequest {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Held {}
+impl Eq for HeldRequest {}
 
-impl PartialOrd for Held {
+impl PartialOrd for HeldRequest {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for HeldRequest {
     /// The order is reversed, so that the heap's greatest request is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time_ns, other.line).cmp(&(self.time_ns, self.line))
@@ -47,17 +47,18 @@ pub struct Disorder {
     pub back_max_ns: u64,
     /// Lines that came too late for sorting and were moved up.
     pub clamped: u64,
-    /// The longest step, in nanoseconds of log time, from the latest time so far to the next later time, and the
-    /// number of the line with that time.
-    pub gap: (u64, u64),
+    /// The longest step from the latest time so far to the next later time, nanoseconds of log time.
+    pub gap_max_ns: u64,
+    /// Number of the line with that later time.
+    pub gap_line: u64,
 }
 
 /// The sorting window.
 ///
 /// Invariant: requests leave in ascending order, and all requests earlier than `floor_ns` have left.
 #[derive(Debug)]
-pub(super) struct Window {
-    heap: BinaryHeap<Held>,
+pub(super) struct SortingWindow {
+    heap: BinaryHeap<HeldRequest>,
     width_ns: i64,
     limit: usize,
     /// Bytes of all texts in the heap. A hostile log has long targets.
@@ -69,9 +70,9 @@ pub(super) struct Window {
     pub(super) disorder: Disorder,
 }
 
-impl Window {
+impl SortingWindow {
     pub(super) fn new(width_ns: u64, limit: usize) -> Self {
-        Window {
+        SortingWindow {
             heap: BinaryHeap::new(),
             width_ns: i64::try_from(width_ns).unwrap_or(i64::MAX),
             limit: limit.max(1),
@@ -84,11 +85,11 @@ impl Window {
 
     /// Takes the time of the next line, which may belong to another share; returns the time to use for it.
     #[inline]
-    pub(super) fn see(&mut self, time_ns: i64, line: u64) -> i64 {
+    pub(super) fn advance(&mut self, time_ns: i64, line: u64) -> i64 {
         if time_ns >= self.latest_ns {
             let gap_ns = time_ns.abs_diff(self.latest_ns);
-            if gap_ns > self.disorder.gap.0 && self.latest_ns != i64::MIN {
-                self.disorder.gap = (gap_ns, line);
+            if gap_ns > self.disorder.gap_max_ns && self.latest_ns != i64::MIN {
+                (self.disorder.gap_max_ns, self.disorder.gap_line) = (gap_ns, line);
             }
             self.latest_ns = time_ns;
             self.floor_ns = self.floor_ns.max(time_ns.saturating_sub(self.width_ns));
@@ -103,14 +104,14 @@ impl Window {
         time_ns
     }
 
-    pub(super) fn hold(&mut self, held: Held) {
+    pub(super) fn hold(&mut self, held: HeldRequest) {
         self.text_bytes += held.text.len();
         self.heap.push(held);
     }
 
     /// Returns the earliest request if no later line can precede it, or if too many are held.
     #[inline]
-    pub(super) fn release(&mut self) -> Option<Held> {
+    pub(super) fn release(&mut self) -> Option<HeldRequest> {
         let first = self.heap.peek()?;
         // A line that is moved up to the floor later has a higher number, so requests at the floor may leave.
         if first.time_ns > self.floor_ns {
@@ -122,7 +123,7 @@ impl Window {
         self.drain()
     }
 
-    pub(super) fn drain(&mut self) -> Option<Held> {
+    pub(super) fn drain(&mut self) -> Option<HeldRequest> {
         let first = self.heap.pop()?;
         self.text_bytes -= first.text.len();
         Some(first)
@@ -130,8 +131,8 @@ impl Window {
 }
 
 #[cfg(test)]
-pub(super) fn held(time_ns: i64, line: u64) -> Held {
-    Held {
+pub(super) fn held(time_ns: i64, line: u64) -> HeldRequest {
+    HeldRequest {
         time_ns,
         line,
         resolution_ns: 1_000_000_000,
@@ -148,11 +149,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sort(times: &[i64], width_ns: u64, limit: usize) -> (Vec<(i64, u64)>, Window) {
-        let mut window = Window::new(width_ns, limit);
+    fn sort(times: &[i64], width_ns: u64, limit: usize) -> (Vec<(i64, u64)>, SortingWindow) {
+        let mut window = SortingWindow::new(width_ns, limit);
         let mut out = Vec::new();
         for (line, time) in times.iter().enumerate() {
-            let time = window.see(*time, line as u64);
+            let time = window.advance(*time, line as u64);
             window.hold(held(time, line as u64));
             while let Some(next) = window.release() {
                 out.push((next.time_ns, next.line));
@@ -169,7 +170,7 @@ mod tests {
         let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
         assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
         // The longest step is from 5 to 9.
-        assert_eq!(window.disorder, Disorder { clamped: 2, went_back: 2, back_max_ns: 8, gap: (4, 2) });
+        assert_eq!(window.disorder, Disorder { clamped: 2, went_back: 2, back_max_ns: 8, gap_max_ns: 4, gap_line: 2 });
     }
 
     proptest! {

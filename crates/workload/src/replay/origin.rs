@@ -2,19 +2,19 @@ use super::ReplayOptions;
 
 /// The earliest time of the lines in the first sorting window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Origin {
+pub(super) struct ReplayOrigin {
     at_ns: Option<i64>,
     is_fixed: bool,
 }
 
-impl Origin {
+impl ReplayOrigin {
     pub(super) fn new(options: &ReplayOptions) -> Self {
-        Origin { at_ns: options.origin_ns, is_fixed: options.origin_ns.is_some() }
+        ReplayOrigin { at_ns: options.origin_ns, is_fixed: options.origin_ns.is_some() }
     }
 
     /// Takes the moved-up time of a line, so that a stray line of last year does not put a year before the first
     /// request.
-    pub(super) fn see(&mut self, time_ns: i64, line: u64, options: &ReplayOptions) {
+    pub(super) fn observe(&mut self, time_ns: i64, line: u64, options: &ReplayOptions) {
         if self.is_fixed {
             return;
         }

@@ -1,9 +1,9 @@
-use super::connections::{Connections, Ended};
-use super::order::{Disorder, Held, Window};
-use super::origin::Origin;
-use super::spread::Spread;
-use super::{Pace, PlanStep, PlannedRequest, ReplayOptions};
-use crate::trace::{Counts, TraceReader};
+use super::connections::{Connections, EndedConnection};
+use super::order::{Disorder, HeldRequest, SortingWindow};
+use super::origin::ReplayOrigin;
+use super::spread::GroupSpread;
+use super::{PlanStep, PlannedRequest, ReplayOptions, ReplayPace};
+use crate::trace::{LogCounts, TraceReader};
 use crate::{WorkloadError, stable_hash};
 use std::collections::VecDeque;
 
@@ -28,27 +28,27 @@ pub struct PlanCounts {
 pub struct Plan {
     reader: TraceReader,
     options: ReplayOptions,
-    window: Window,
-    spread: Spread,
+    window: SortingWindow,
+    spread: GroupSpread,
     connections: Connections,
     /// Requests with one logged time, in order, which wait for their offsets.
-    group: VecDeque<Held>,
+    group: VecDeque<HeldRequest>,
     /// The first request of the next group.
-    after: Option<Held>,
+    after: Option<HeldRequest>,
     /// Steps that were decided but not taken yet: connections to close, and the request after them.
     ready: VecDeque<PlanStep>,
     /// Log time of the plan's start, equal for all shares.
-    origin: Origin,
+    origin: ReplayOrigin,
     last_ns: u64,
     last_time_ns: i64,
     resolution_ns: u64,
-    state: State,
+    state: PlanState,
     failure: Option<WorkloadError>,
     requests: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
+enum PlanState {
     Reading,
     /// The log has ended or failed; held requests are still returned.
     Draining,
@@ -64,11 +64,11 @@ impl Plan {
     /// Makes a plan of the requests in `reader`.
     pub fn new(reader: TraceReader, options: ReplayOptions) -> Self {
         Plan {
-            window: Window::new(options.reorder_ns, options.held_limit),
-            spread: Spread::new(options.seed, u64::from(options.share.index)),
+            window: SortingWindow::new(options.reorder_ns, options.held_limit),
+            spread: GroupSpread::new(options.seed, u64::from(options.share.index)),
             connections: Connections::new(options.grouping, options.clients_limit),
             reader,
-            origin: Origin::new(&options),
+            origin: ReplayOrigin::new(&options),
             options,
             group: VecDeque::new(),
             after: None,
@@ -76,7 +76,7 @@ impl Plan {
             last_ns: 0,
             last_time_ns: i64::MIN,
             resolution_ns: 1,
-            state: State::Reading,
+            state: PlanState::Reading,
             failure: None,
             requests: 0,
         }
@@ -99,7 +99,7 @@ impl Plan {
     }
 
     /// Counts of the lines read so far, with the rejected ones.
-    pub fn lines(&self) -> &Counts {
+    pub fn lines(&self) -> &LogCounts {
         self.reader.counts()
     }
 
@@ -107,19 +107,19 @@ impl Plan {
     fn read(&mut self) {
         let entry = match self.reader.next_entry() {
             Ok(Some(entry)) => entry,
-            Ok(None) => return self.state = State::Draining,
+            Ok(None) => return self.state = PlanState::Draining,
             Err(error) => {
                 self.failure = Some(error);
-                return self.state = State::Draining;
+                return self.state = PlanState::Draining;
             }
         };
-        let time_ns = self.window.see(entry.time_ns, entry.line);
-        self.origin.see(time_ns, entry.line, &self.options);
+        let time_ns = self.window.advance(entry.time_ns, entry.line);
+        self.origin.observe(time_ns, entry.line, &self.options);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
             let host = if self.options.has_host { entry.host } else { b"" };
             let text = [entry.method, host, entry.target].concat().into_boxed_slice();
-            self.window.hold(Held {
+            self.window.hold(HeldRequest {
                 time_ns,
                 line: entry.line,
                 resolution_ns: entry.resolution_ns,
@@ -132,12 +132,12 @@ impl Plan {
         }
     }
 
-    fn next_sorted(&mut self) -> Option<Held> {
+    fn next_sorted(&mut self) -> Option<HeldRequest> {
         loop {
             if let Some(held) = self.after.take() {
                 return Some(held);
             }
-            if self.state != State::Reading {
+            if self.state != PlanState::Reading {
                 return self.window.drain();
             }
             if let Some(held) = self.window.release() {
@@ -172,20 +172,20 @@ impl Plan {
         // If the group continues, this piece counts as half of it.
         let count = if is_whole { self.group.len() } else { 2 * self.group.len() };
         if is_continued {
-            self.spread.go_on(count)
+            self.spread.resume(count)
         } else {
             self.spread.begin(count)
         }
         true
     }
 
-    fn plan(&mut self, held: Held) {
+    fn plan(&mut self, held: HeldRequest) {
         let now_ns = held.time_ns;
         while let Some(ended) = self.connections.expire(now_ns) {
             self.close(ended);
         }
         if let Some(ended) = self.connections.make_room(held.client) {
-            self.close(Ended { due_ns: ended.due_ns.min(now_ns), ..ended });
+            self.close(EndedConnection { due_ns: ended.due_ns.min(now_ns), ..ended });
         }
         let connection = self.connections.join(held.client, now_ns);
         let offset_ns = self.spread.next_ns(held.resolution_ns);
@@ -202,12 +202,12 @@ impl Plan {
             method_len: held.method_len,
         }));
         if self.connections.is_single() {
-            self.close(Ended { client: held.client, connection, due_ns: now_ns });
+            self.close(EndedConnection { client: held.client, connection, due_ns: now_ns });
         }
     }
 
-    fn close(&mut self, ended: Ended) {
-        let Ended { client, connection, due_ns } = ended;
+    fn close(&mut self, ended: EndedConnection) {
+        let EndedConnection { client, connection, due_ns } = ended;
         self.last_ns = self.last_ns.max(self.paced(due_ns, 0));
         self.ready.push_back(PlanStep::Close { client, connection, at_ns: self.last_ns });
     }
@@ -215,9 +215,9 @@ impl Plan {
     fn paced(&self, time_ns: i64, offset_ns: u64) -> u64 {
         let since_ns = time_ns.saturating_sub(self.origin.at_ns().unwrap_or(time_ns)).max(0) as u64 + offset_ns;
         match self.options.pace {
-            Pace::AsFastAsPossible => 0,
-            Pace::Original { speed: 1.0 } => since_ns,
-            Pace::Original { speed } => (since_ns as f64 / speed) as u64,
+            ReplayPace::AsFastAsPossible => 0,
+            ReplayPace::Original { speed: 1.0 } => since_ns,
+            ReplayPace::Original { speed } => (since_ns as f64 / speed) as u64,
         }
     }
 }
@@ -234,15 +234,15 @@ impl Iterator for Plan {
                 self.plan(held);
                 continue;
             }
-            if self.state == State::Done {
+            if self.state == PlanState::Done {
                 return self.failure.take().map(Err);
             }
             if !self.gather() {
-                self.state = State::Done;
+                self.state = PlanState::Done;
                 // No connection waits past the log's end for a request that cannot come.
                 let end_ns = self.window.latest_ns;
                 while let Some(ended) = self.connections.end() {
-                    self.close(Ended { due_ns: ended.due_ns.min(end_ns), ..ended });
+                    self.close(EndedConnection { due_ns: ended.due_ns.min(end_ns), ..ended });
                 }
             }
         }

@@ -1,4 +1,4 @@
-use super::{Grouping, Pace, Plan, PlanStep, ReplayOptions};
+use super::{ConnectionGrouping, Plan, PlanStep, ReplayOptions, ReplayPace};
 use crate::WorkloadError;
 use crate::trace::TraceReader;
 
@@ -9,7 +9,7 @@ const REACH: f64 = 1e6;
 
 /// The outline of a log, in bounded memory.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shape {
+pub struct LogShape {
     /// Times of requests 0, `every`, `2 * every`, ... since the replay's start, at speed 1.
     times_ns: Vec<u64>,
     every: u64,
@@ -21,20 +21,20 @@ pub struct Shape {
     pub answered_target: Option<String>,
 }
 
-impl Shape {
+impl LogShape {
     /// Reads a log to its end, or up to `most` requests.
-    pub fn read(reader: TraceReader, most: u64) -> Result<Shape, WorkloadError> {
+    pub fn read(reader: TraceReader, most: u64) -> Result<LogShape, WorkloadError> {
         let defaults = ReplayOptions::default();
         let mut plan = Plan::new(
             reader,
             ReplayOptions {
-                pace: Pace::Original { speed: 1.0 },
-                grouping: Grouping::Never,
+                pace: ReplayPace::Original { speed: 1.0 },
+                grouping: ConnectionGrouping::Never,
                 held_limit: defaults.held_limit.min(usize::try_from(most).unwrap_or(usize::MAX)),
                 ..defaults
             },
         );
-        let mut shape = Shape { times_ns: Vec::new(), every: 1, requests: 0, round_ns: 1, answered_target: None };
+        let mut shape = LogShape { times_ns: Vec::new(), every: 1, requests: 0, round_ns: 1, answered_target: None };
         while shape.requests < most {
             let Some(step) = plan.next() else {
                 // A round lasts until the end of the last second (or of the log's resolution).
@@ -115,7 +115,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::replay::PlanStep;
-    use crate::trace::Format;
+    use crate::trace::LogFormat;
 
     fn text(seconds: impl IntoIterator<Item = u32>) -> String {
         let line = |second: u32| {
@@ -128,18 +128,18 @@ mod tests {
 
     fn reader(text: &str) -> TraceReader {
         let source = Box::new(std::io::Cursor::new(text.to_string()));
-        TraceReader::from_reader("test".into(), source, &Format::Auto).unwrap()
+        TraceReader::from_reader("test".into(), source, &LogFormat::Auto).unwrap()
     }
 
-    fn shape(seconds: impl IntoIterator<Item = u32>) -> Shape {
-        Shape::read(reader(&text(seconds)), u64::MAX).unwrap()
+    fn shape(seconds: impl IntoIterator<Item = u32>) -> LogShape {
+        LogShape::read(reader(&text(seconds)), u64::MAX).unwrap()
     }
 
     /// Requests that a replay sends between two times, if it restarts the log at its end as a sweep does.
-    fn sent(shape: &Shape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
+    fn sent(shape: &LogShape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
         let (mut begin_ns, mut sent) = (0, 0);
         while begin_ns < to_ns {
-            let pace = Pace::Original { speed };
+            let pace = ReplayPace::Original { speed };
             let options = ReplayOptions { pace, seed: begin_ns, ..ReplayOptions::default() };
             let mut last_ns = begin_ns;
             for step in Plan::new(reader(text), options) {
@@ -169,7 +169,7 @@ mod tests {
             (busy_end, 4000.0, 2.0, 1.0),
             (late, 1000.0, 0.2, 1.0),
         ] {
-            let shape = Shape::read(reader(&text), u64::MAX).unwrap();
+            let shape = LogShape::read(reader(&text), u64::MAX).unwrap();
             let (warmup_ns, length_ns) = ((warmup_s * 1e9) as u64, (length_s * 1e9) as u64);
             let speed = shape.speed_for(rate, warmup_ns, length_ns);
             let (sent, asked) = (sent(&shape, &text, speed, warmup_ns, warmup_ns + length_ns), rate * length_s);

@@ -3,8 +3,8 @@
 //! share.
 
 use super::ReplayOptions;
-use super::order::{Disorder, Window};
-use super::origin::Origin;
+use super::order::{Disorder, SortingWindow};
+use super::origin::ReplayOrigin;
 use crate::stable_hash;
 use crate::trace::TraceReader;
 use flate2::Compression;
@@ -24,19 +24,19 @@ pub fn split(
 ) -> Result<(i64, Disorder), String> {
     let options = ReplayOptions::default();
     let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
-    let window = || Window::new(options.reorder_ns, options.held_limit);
+    let window = || SortingWindow::new(options.reorder_ns, options.held_limit);
     let mut whole = window();
-    let mut windows: Vec<Window> = shares.iter().map(|_| window()).collect();
+    let mut windows: Vec<SortingWindow> = shares.iter().map(|_| window()).collect();
     // The line with the latest time so far.
     let (mut latest_ns, mut latest) = (i64::MIN, Vec::new());
-    let mut origin = Origin::new(&options);
+    let mut origin = ReplayOrigin::new(&options);
     let fast = || GzEncoder::new(Vec::new(), Compression::fast());
     let mut out: Vec<GzEncoder<Vec<u8>>> = shares.iter().map(|_| fast()).collect();
     let mut is_empty = vec![true; out.len()];
     let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
     while let Some(entry) = reader.next_entry()? {
-        let time_ns = whole.see(entry.time_ns, entry.line);
-        origin.see(time_ns, entry.line, &options);
+        let time_ns = whole.advance(entry.time_ns, entry.line);
+        origin.observe(time_ns, entry.line, &options);
         if !entry.directives.is_empty() {
             out.iter_mut().for_each(|out| put(out, entry.directives));
         }
@@ -44,11 +44,11 @@ pub fn split(
         let place = shares.partition_point(|share| u64::from(share.index) <= client) - 1;
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
-        if windows[place].see(entry.time_ns, entry.line) != time_ns {
+        if windows[place].advance(entry.time_ns, entry.line) != time_ns {
             // This request is moved up because a line of another client was much later. The part gets that line too,
             // so that it moves the request as well. No replayer of the part holds that client, so the line is not
             // sent.
-            windows[place].see(latest_ns, entry.line);
+            windows[place].advance(latest_ns, entry.line);
             put(&mut out[place], &latest);
         }
         if entry.time_ns >= latest_ns {

@@ -6,18 +6,18 @@ use rand_chacha::ChaCha8Rng;
 /// The times are drawn one after another: the smallest of `n` uniform times lies at `1 - (1 - u)^(1/n)` of the
 /// interval, and the other `n - 1` are uniform over the rest. So a group needs no memory.
 #[derive(Debug)]
-pub(super) struct Spread {
+pub(super) struct GroupSpread {
     rng: ChaCha8Rng,
     remaining: u64,
     /// Start of the remaining interval, as a share of the whole one.
     from_ratio: f64,
 }
 
-impl Spread {
+impl GroupSpread {
     pub(super) fn new(seed: u64, part: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(part);
-        Spread { rng, remaining: 0, from_ratio: 0.0 }
+        GroupSpread { rng, remaining: 0, from_ratio: 0.0 }
     }
 
     pub(super) fn begin(&mut self, count: usize) {
@@ -26,7 +26,7 @@ impl Spread {
     }
 
     /// Continues with a group that is longer than known before: `count` requests have no offset yet.
-    pub(super) fn go_on(&mut self, count: usize) {
+    pub(super) fn resume(&mut self, count: usize) {
         self.remaining = count as u64;
     }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn offsets_are_sorted_and_uniform() {
-        let mut spread = Spread::new(3, 0);
+        let mut spread = GroupSpread::new(3, 0);
         let (n, bins) = (20_000, 20);
         let mut counts = vec![0u32; bins];
         spread.begin(n);

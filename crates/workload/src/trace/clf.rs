@@ -7,7 +7,7 @@
 //! One parser reads common, combined and any longer variant, because it skips all text after the size.
 
 use super::escape::closing_quote;
-use super::{Raw, Reason, instant};
+use super::{RawFields, RejectReason, instant};
 use memchr::{memchr, memrchr};
 
 /// The last time that was read. On a busy server many successive lines have the same time.
@@ -31,14 +31,14 @@ impl LastTime {
 
 /// Parses one line. With `has_host`, a virtual host precedes the client (`%v:%p %h ...`).
 #[inline]
-pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> Result<Raw<'a>, Reason> {
+pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> Result<RawFields<'a>, RejectReason> {
     let mut rest = line;
     if has_host {
-        let end = memchr(b' ', rest).ok_or(Reason::Layout)?;
+        let end = memchr(b' ', rest).ok_or(RejectReason::Layout)?;
         rest = &rest[end + 1..];
     }
     // Addresses are so short that a plain loop is faster than a vector search.
-    let end = rest.iter().position(|byte| *byte == b' ').filter(|end| *end > 0).ok_or(Reason::Client)?;
+    let end = rest.iter().position(|byte| *byte == b' ').filter(|end| *end > 0).ok_or(RejectReason::Client)?;
     let (client, mut rest) = rest.split_at(end);
     // Nearly every line has neither ident nor user.
     if rest.starts_with(b" - - [") {
@@ -47,17 +47,17 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
     // A user's name may contain any characters, even spaces and brackets, so the time starts at the first bracket
     // that is followed by one.
     let time_ns = loop {
-        let open = memchr(b'[', rest).ok_or(Reason::Time)?;
+        let open = memchr(b'[', rest).ok_or(RejectReason::Time)?;
         rest = &rest[open + 1..];
         if let Some(time_ns) = last.read(rest) {
             rest = &rest[26..];
             break time_ns;
         }
     };
-    rest = rest.strip_prefix(b"] \"").ok_or(Reason::Layout)?;
+    rest = rest.strip_prefix(b"] \"").ok_or(RejectReason::Layout)?;
     let (line, status, bytes) = quoted_then_status(rest)?;
     let (method, target) = request_line(line)?;
-    Ok(Raw {
+    Ok(RawFields {
         client,
         time_ns,
         resolution_ns: instant::SECOND_NS,
@@ -72,9 +72,9 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
 /// Parses `GET / HTTP/1.1" 200 1234 ...`. Some servers do not escape quotes inside the request, so it ends at the
 /// first quote that is followed by a status.
 #[inline]
-fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
+fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), RejectReason> {
     let mut from = 0;
-    let mut reason = Reason::Layout;
+    let mut reason = RejectReason::Layout;
     while let Some(quote) = closing_quote(text, from) {
         match status_and_bytes(&text[quote + 1..]) {
             Ok((status, bytes)) => return Ok((&text[..quote], status, bytes)),
@@ -88,8 +88,8 @@ fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
 
 /// Parses ` 200 1234`, followed by the end or a space.
 #[inline]
-fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
-    let Some(&[b' ', a, b, c, b' ']) = text.first_chunk::<5>() else { return Err(Reason::Status) };
+fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), RejectReason> {
+    let Some(&[b' ', a, b, c, b' ']) = text.first_chunk::<5>() else { return Err(RejectReason::Status) };
     let status = status(&[a, b, c])?;
     let size = &text[5..];
     let end = size.iter().position(|byte| *byte == b' ').unwrap_or(size.len());
@@ -97,29 +97,29 @@ fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
 }
 
 #[inline]
-pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
+pub(super) fn status(text: &[u8]) -> Result<u16, RejectReason> {
     match *text {
         [a, b, c] if a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit() => {
             Ok(u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0'))
         }
-        _ => Err(Reason::Status),
+        _ => Err(RejectReason::Status),
     }
 }
 
 #[inline]
-pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
+pub(super) fn bytes(text: &[u8]) -> Result<u64, RejectReason> {
     if text == b"-" {
         return Ok(0);
     }
     // A size of 18 digits is nearly an exabyte. A longer number is no size and would overflow.
     if text.is_empty() || text.len() > 18 {
-        return Err(Reason::Bytes);
+        return Err(RejectReason::Bytes);
     }
     let mut value = 0;
     for byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(Reason::Bytes);
+            return Err(RejectReason::Bytes);
         }
         value = value * 10 + u64::from(digit);
     }
@@ -129,19 +129,23 @@ pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
 /// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are kept; the caller
 /// rejects them.
 #[inline]
-pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
+pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), RejectReason> {
     let (method, rest) = match line.strip_prefix(b"GET ") {
         // Nearly every request is a GET.
         Some(rest) => (&line[..3], rest),
         None => {
             let Some(space) = line.iter().position(|byte| *byte == b' ') else {
-                return Err(if line.is_empty() || line == b"-" { Reason::NoRequest } else { Reason::Request });
+                return Err(if line.is_empty() || line == b"-" {
+                    RejectReason::NoRequest
+                } else {
+                    RejectReason::Request
+                });
             };
             (&line[..space], &line[space + 1..])
         }
     };
     if !is_method(method) {
-        return Err(Reason::Request);
+        return Err(RejectReason::Request);
     }
     // Every HTTP version in use but "HTTP/2" and "HTTP/3" has 8 bytes.
     if let Some((target, version)) = rest.split_last_chunk::<9>()
@@ -169,7 +173,7 @@ pub(super) fn is_method(method: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(line: &[u8], has_host: bool) -> Result<Raw<'_>, Reason> {
+    fn parsed(line: &[u8], has_host: bool) -> Result<RawFields<'_>, RejectReason> {
         parse(line, has_host, &mut LastTime::default())
     }
 
@@ -185,17 +189,17 @@ mod tests {
     fn each_kind_of_damage_has_its_reason() {
         let stamp = "[10/Oct/2000:13:55:36 -0700]";
         for (line, reason) in [
-            (String::new(), Reason::Client),
-            (format!(" - - {stamp} \"GET / HTTP/1.1\" 200 1"), Reason::Client),
-            ("h - - [10/Oct/2000] \"GET / HTTP/1.1\" 200 1".into(), Reason::Time),
-            (format!("h - - {stamp} GET / HTTP/1.1 200 1"), Reason::Layout),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" abc 1"), Reason::Status),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 1x"), Reason::Bytes),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 9999999999999999999"), Reason::Bytes),
-            (format!("h - - {stamp} \"-\" 408 -"), Reason::NoRequest),
-            (format!("h - - {stamp} \"\" 400 0"), Reason::NoRequest),
-            (format!("h - - {stamp} \"\\x16\\x03 x\" 400 226"), Reason::Request),
-            (format!("h - - {stamp} \"GET / HTTP/1.1"), Reason::Layout),
+            (String::new(), RejectReason::Client),
+            (format!(" - - {stamp} \"GET / HTTP/1.1\" 200 1"), RejectReason::Client),
+            ("h - - [10/Oct/2000] \"GET / HTTP/1.1\" 200 1".into(), RejectReason::Time),
+            (format!("h - - {stamp} GET / HTTP/1.1 200 1"), RejectReason::Layout),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" abc 1"), RejectReason::Status),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 1x"), RejectReason::Bytes),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 9999999999999999999"), RejectReason::Bytes),
+            (format!("h - - {stamp} \"-\" 408 -"), RejectReason::NoRequest),
+            (format!("h - - {stamp} \"\" 400 0"), RejectReason::NoRequest),
+            (format!("h - - {stamp} \"\\x16\\x03 x\" 400 226"), RejectReason::Request),
+            (format!("h - - {stamp} \"GET / HTTP/1.1"), RejectReason::Layout),
         ] {
             assert_eq!(parsed(line.as_bytes(), false).unwrap_err(), reason, "{line}");
         }

@@ -1,5 +1,5 @@
-use super::pattern::Pattern;
-use super::template::{Field, Piece, Template};
+use super::pattern::TimePattern;
+use super::template::{Field, Template, TemplatePiece};
 use super::{SizeMeaning, clf, w3c};
 use crate::{WorkloadError, wrong};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Format of a log's lines. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is combined), `vhost`,
 /// `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// Recognised from the first lines.
     Auto,
     /// `%h %l %u %t "%r" %>s %b`.
@@ -25,18 +25,18 @@ pub enum Format {
     Apache(String),
 }
 
-impl FromStr for Format {
+impl FromStr for LogFormat {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let format = match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Format::Auto,
-            "common" | "clf" => Format::Common,
-            "combined" | "nginx" | "apache" => Format::Combined,
-            "vhost" | "vhost_combined" | "vhost-combined" => Format::VhostCombined,
-            "w3c" | "iis" => Format::W3c,
-            _ if text.contains('$') => Format::Nginx(text.into()),
-            _ if text.contains('%') => Format::Apache(text.into()),
+            "auto" => LogFormat::Auto,
+            "common" | "clf" => LogFormat::Common,
+            "combined" | "nginx" | "apache" => LogFormat::Combined,
+            "vhost" | "vhost_combined" | "vhost-combined" => LogFormat::VhostCombined,
+            "w3c" | "iis" => LogFormat::W3c,
+            _ if text.contains('$') => LogFormat::Nginx(text.into()),
+            _ if text.contains('%') => LogFormat::Apache(text.into()),
             _ => {
                 return Err(wrong(format!(
                     "'{}' is not a log format: use auto, common, combined, nginx, vhost, w3c, or a format string in \
@@ -50,32 +50,32 @@ impl FromStr for Format {
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for LogFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Format::Auto => f.write_str("auto"),
-            Format::Common => f.write_str("common"),
-            Format::Combined => f.write_str("combined"),
-            Format::VhostCombined => f.write_str("vhost"),
-            Format::W3c => f.write_str("w3c"),
-            Format::Nginx(text) | Format::Apache(text) => write!(f, "the format {}", text.escape_debug()),
+            LogFormat::Auto => f.write_str("auto"),
+            LogFormat::Common => f.write_str("common"),
+            LogFormat::Combined => f.write_str("combined"),
+            LogFormat::VhostCombined => f.write_str("vhost"),
+            LogFormat::W3c => f.write_str("w3c"),
+            LogFormat::Nginx(text) | LogFormat::Apache(text) => write!(f, "the format {}", text.escape_debug()),
         }
     }
 }
 
-impl Format {
+impl LogFormat {
     pub(super) fn template(&self) -> Result<Option<Template>, String> {
         match self {
-            Format::Nginx(text) => Template::new(nginx(text)).map(Some),
-            Format::Apache(text) => Template::new(apache(text)?).map(Some),
+            LogFormat::Nginx(text) => Template::new(nginx(text)).map(Some),
+            LogFormat::Apache(text) => Template::new(apache(text)?).map(Some),
             _ => Ok(None),
         }
     }
 
-    pub(super) fn recognise(start: &[u8]) -> Option<Format> {
+    pub(super) fn recognise(start: &[u8]) -> Option<LogFormat> {
         const LINES: usize = 50;
         if w3c::has_fields(start) {
-            return Some(Format::W3c);
+            return Some(LogFormat::W3c);
         }
         let lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty());
         let (mut plain, mut with_host, mut with_more) = (0, 0, 0);
@@ -94,19 +94,19 @@ impl Format {
         }
         match (plain, with_host) {
             (0, 0) => None,
-            _ if with_host > plain => Some(Format::VhostCombined),
-            _ if with_more * 2 > plain => Some(Format::Combined),
-            _ => Some(Format::Common),
+            _ if with_host > plain => Some(LogFormat::VhostCombined),
+            _ if with_more * 2 > plain => Some(LogFormat::Combined),
+            _ => Some(LogFormat::Common),
         }
     }
 }
 
 /// Reads nginx's notation: `$name` and `${name}` are fields, all other text is literal.
-fn nginx(text: &str) -> Vec<Piece> {
+fn nginx(text: &str) -> Vec<TemplatePiece> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
-        pieces.push(Piece::Literal(rest[..at].into()));
+        pieces.push(TemplatePiece::Literal(rest[..at].into()));
         rest = &rest[at + 1..];
         let braced = rest.strip_prefix('{').and_then(|inner| inner.split_once('}'));
         let name = match braced {
@@ -121,7 +121,7 @@ fn nginx(text: &str) -> Vec<Piece> {
                 name
             }
         };
-        pieces.push(Piece::Field(match name {
+        pieces.push(TemplatePiece::Field(match name {
             "remote_addr" | "realip_remote_addr" | "http_x_real_ip" => Field::Client,
             "http_x_forwarded_for" => Field::Forwarded,
             "time_local" => Field::ClfTime,
@@ -138,12 +138,12 @@ fn nginx(text: &str) -> Vec<Piece> {
             _ => Field::Skip,
         }));
     }
-    pieces.push(Piece::Literal(rest.into()));
+    pieces.push(TemplatePiece::Literal(rest.into()));
     pieces
 }
 
 /// Reads Apache's notation: `%`, optional modifiers (`!200,304`, `<`, `>`), optional `{argument}`, a letter.
-fn apache(text: &str) -> Result<Vec<Piece>, String> {
+fn apache(text: &str) -> Result<Vec<TemplatePiece>, String> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
     let mut chars = text.chars().peekable();
@@ -195,13 +195,13 @@ fn apache(text: &str) -> Result<Vec<Piece>, String> {
                     (letter, _) if letter.is_ascii_alphabetic() => Field::Skip,
                     (letter, _) => return Err(format!("the log format has %{letter}, which Apache does not know")),
                 };
-                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                pieces.push(Piece::Field(field));
+                pieces.push(TemplatePiece::Literal(std::mem::take(&mut literal)));
+                pieces.push(TemplatePiece::Field(field));
             }
             other => literal.push(other),
         }
     }
-    pieces.push(Piece::Literal(literal));
+    pieces.push(TemplatePiece::Literal(literal));
     Ok(pieces)
 }
 
@@ -214,6 +214,6 @@ fn time(argument: &str) -> Result<Field, String> {
         "msec_frac" => Field::Fraction(1_000_000),
         "usec_frac" => Field::Fraction(1_000),
         "" => Field::BracketedTime,
-        pattern => Field::PatternTime(Pattern::compile(pattern)?),
+        pattern => Field::PatternTime(TimePattern::compile(pattern)?),
     })
 }

@@ -11,15 +11,15 @@ pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
 pub const BUFFER_BYTES: usize = 192 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LogLine {
     /// A line without its line end (`\n` or `\r\n`), as a range of the buffer.
-    Text(usize, usize),
+    Text { start: usize, end: usize },
     /// A line longer than [`LINE_LIMIT_BYTES`], which was dropped.
     TooLong,
 }
 
-/// Lines of a stream. Each is a range of [`Lines::buffer`] that is valid until the next call.
-pub(super) struct Lines {
+/// Lines of a stream. Each is a range of [`LogLines::buffer`] that is valid until the next call.
+pub(super) struct LogLines {
     source: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
     /// The unread bytes are `buffer[start..end]`.
@@ -33,9 +33,9 @@ pub(super) struct Lines {
     pub(super) bytes: u64,
 }
 
-impl Lines {
+impl LogLines {
     pub(super) fn new(source: Box<dyn Read + Send>) -> Self {
-        Lines {
+        LogLines {
             source,
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             start: 0,
@@ -64,16 +64,16 @@ impl Lines {
     }
 
     #[inline]
-    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<LogLine>> {
         let mut scanned = 0;
         loop {
             let unread = &self.buffer[self.start..self.end];
             if let Some(found) = memchr(b'\n', &unread[scanned..]) {
                 let length = scanned + found;
-                let range = (self.start, self.start + length);
+                let (start, end) = (self.start, self.start + length);
                 self.start += length + 1;
                 self.bytes += length as u64 + 1;
-                return Ok(Some(self.take(range)));
+                return Ok(Some(self.take(start, end)));
             }
             scanned = unread.len();
             if scanned > LINE_LIMIT_BYTES {
@@ -86,25 +86,25 @@ impl Lines {
                 if self.start == self.end && !self.is_skipping {
                     return Ok(None);
                 }
-                let range = (self.start, self.end);
+                let (start, end) = (self.start, self.end);
                 self.bytes += (self.end - self.start) as u64;
                 self.start = self.end;
-                return Ok(Some(self.take(range)));
+                return Ok(Some(self.take(start, end)));
             }
             self.fill()?;
         }
     }
 
     #[inline]
-    fn take(&mut self, (start, mut end): (usize, usize)) -> Line {
+    fn take(&mut self, start: usize, mut end: usize) -> LogLine {
         self.line += 1;
         if std::mem::take(&mut self.is_skipping) || end - start > LINE_LIMIT_BYTES {
-            return Line::TooLong;
+            return LogLine::TooLong;
         }
         if end > start && self.buffer[end - 1] == b'\r' {
             end -= 1;
         }
-        Line::Text(start, end)
+        LogLine::Text { start, end }
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -146,13 +146,13 @@ mod tests {
     }
 
     fn all(bytes: Vec<u8>, step: usize) -> (Vec<(u64, Vec<u8>)>, u64) {
-        let mut lines = Lines::new(Box::new(Trickle(bytes, step)));
+        let mut lines = LogLines::new(Box::new(Trickle(bytes, step)));
         let mut out = Vec::new();
         let mut too_long = 0;
         while let Some(line) = lines.next().unwrap() {
             match line {
-                Line::Text(start, end) => out.push((lines.line, lines.buffer()[start..end].to_vec())),
-                Line::TooLong => too_long += 1,
+                LogLine::Text { start, end } => out.push((lines.line, lines.buffer()[start..end].to_vec())),
+                LogLine::TooLong => too_long += 1,
             }
         }
         (out, too_long)

@@ -1,7 +1,7 @@
 use super::instant::{self, SECOND_NS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TimePart {
     Literal(u8),
     Year,
     Month,
@@ -17,11 +17,11 @@ enum Part {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Part>);
+pub(super) struct TimePattern(Vec<TimePart>);
 
 /// The parts of a line's time that were read so far. Several fields may each hold a part of the time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Partial {
+pub(super) struct PartialTime {
     year: Option<u32>,
     month: Option<u32>,
     day: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Partial {
     fraction: Option<(i64, u64)>,
 }
 
-impl Partial {
+impl PartialTime {
     pub(super) fn set_whole(&mut self, time_ns: i64, resolution_ns: u64) {
         // If two fields have a whole time, the finer one counts.
         if self.whole.is_none_or(|(_, known)| resolution_ns < known) {
@@ -61,7 +61,7 @@ impl Partial {
     }
 }
 
-impl Pattern {
+impl TimePattern {
     /// Compiles a pattern. The error names the unknown conversion.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
@@ -69,24 +69,28 @@ impl Pattern {
         while let Some(char) = chars.next() {
             if char != '%' {
                 let mut bytes = [0; 4];
-                parts.extend(char.encode_utf8(&mut bytes).bytes().map(Part::Literal));
+                parts.extend(char.encode_utf8(&mut bytes).bytes().map(TimePart::Literal));
                 continue;
             }
-            let literal = Part::Literal;
+            let literal = TimePart::Literal;
             match chars.next() {
-                Some('Y') => parts.push(Part::Year),
-                Some('m') => parts.push(Part::Month),
-                Some('b' | 'h') => parts.push(Part::MonthName),
-                Some('d' | 'e') => parts.push(Part::Day),
-                Some('H') => parts.push(Part::Hour),
-                Some('M') => parts.push(Part::Minute),
-                Some('S') => parts.push(Part::Second),
-                Some('z') => parts.push(Part::Zone),
-                Some('s') => parts.push(Part::Epoch),
-                Some('a' | 'u' | 'w') => parts.push(Part::Weekday),
-                Some('F') => parts.extend([Part::Year, literal(b'-'), Part::Month, literal(b'-'), Part::Day]),
-                Some('T') => parts.extend([Part::Hour, literal(b':'), Part::Minute, literal(b':'), Part::Second]),
-                Some('R') => parts.extend([Part::Hour, literal(b':'), Part::Minute]),
+                Some('Y') => parts.push(TimePart::Year),
+                Some('m') => parts.push(TimePart::Month),
+                Some('b' | 'h') => parts.push(TimePart::MonthName),
+                Some('d' | 'e') => parts.push(TimePart::Day),
+                Some('H') => parts.push(TimePart::Hour),
+                Some('M') => parts.push(TimePart::Minute),
+                Some('S') => parts.push(TimePart::Second),
+                Some('z') => parts.push(TimePart::Zone),
+                Some('s') => parts.push(TimePart::Epoch),
+                Some('a' | 'u' | 'w') => parts.push(TimePart::Weekday),
+                Some('F') => {
+                    parts.extend([TimePart::Year, literal(b'-'), TimePart::Month, literal(b'-'), TimePart::Day])
+                }
+                Some('T') => {
+                    parts.extend([TimePart::Hour, literal(b':'), TimePart::Minute, literal(b':'), TimePart::Second])
+                }
+                Some('R') => parts.extend([TimePart::Hour, literal(b':'), TimePart::Minute]),
                 Some('%') => parts.push(literal(b'%')),
                 other => {
                     let name = other.map_or("%".into(), |char| format!("%{char}"));
@@ -96,47 +100,47 @@ impl Pattern {
                 }
             }
         }
-        Ok(Pattern(parts))
+        Ok(TimePattern(parts))
     }
 
     /// Reads the pattern at the beginning of `text` into `partial`; returns the length, or `None` where the text does
     /// not match.
-    pub(super) fn read(&self, text: &[u8], partial: &mut Partial) -> Option<usize> {
+    pub(super) fn read(&self, text: &[u8], partial: &mut PartialTime) -> Option<usize> {
         let mut at = 0;
         for part in &self.0 {
             let rest = text.get(at..)?;
             at += match part {
-                Part::Literal(byte) => rest.first().filter(|first| *first == byte).map(|_| 1)?,
-                Part::Year => {
+                TimePart::Literal(byte) => rest.first().filter(|first| *first == byte).map(|_| 1)?,
+                TimePart::Year => {
                     let digits: &[u8; 4] = rest.first_chunk()?;
                     let year = instant::two(digits[0], digits[1])? * 100 + instant::two(digits[2], digits[3])?;
                     partial.year = Some(year);
                     4
                 }
-                Part::Month => two_into(rest, partial.month.insert(0))?,
+                TimePart::Month => two_into(rest, partial.month.insert(0))?,
                 // %e pads with a space.
-                Part::Day if rest.first() == Some(&b' ') => {
+                TimePart::Day if rest.first() == Some(&b' ') => {
                     partial.day = Some(instant::two(b'0', *rest.get(1)?)?);
                     2
                 }
-                Part::Day => two_into(rest, partial.day.insert(0))?,
-                Part::MonthName => {
+                TimePart::Day => two_into(rest, partial.day.insert(0))?,
+                TimePart::MonthName => {
                     partial.month = Some(instant::month(rest.first_chunk()?)?);
                     3
                 }
-                Part::Hour => two_into(rest, &mut partial.clock[0])?,
-                Part::Minute => two_into(rest, &mut partial.clock[1])?,
-                Part::Second => two_into(rest, &mut partial.clock[2])?,
-                Part::Zone => {
+                TimePart::Hour => two_into(rest, &mut partial.clock[0])?,
+                TimePart::Minute => two_into(rest, &mut partial.clock[1])?,
+                TimePart::Second => two_into(rest, &mut partial.clock[2])?,
+                TimePart::Zone => {
                     partial.zone_s = instant::zone(rest.first_chunk()?)?;
                     5
                 }
-                Part::Epoch => {
+                TimePart::Epoch => {
                     let (time_ns, resolution_ns, length) = instant::epoch(rest, SECOND_NS)?;
                     partial.set_whole(time_ns, resolution_ns);
                     length
                 }
-                Part::Weekday => rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count(),
+                TimePart::Weekday => rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count(),
             };
         }
         Some(at)
@@ -154,25 +158,25 @@ mod tests {
 
     #[test]
     fn a_time_in_two_patterns_and_a_fraction_is_combined() {
-        let mut partial = Partial::default();
-        assert_eq!(Pattern::compile("%a, %e %b %Y").unwrap().read(b"Sun,  7 May 2015", &mut partial), Some(16));
+        let mut partial = PartialTime::default();
+        assert_eq!(TimePattern::compile("%a, %e %b %Y").unwrap().read(b"Sun,  7 May 2015", &mut partial), Some(16));
         assert_eq!(partial.resolve(), Some((1_430_956_800_000_000_000, SECOND_NS)));
-        assert_eq!(Pattern::compile("%T%z").unwrap().read(b"10:05:03+0100 x", &mut partial), Some(13));
+        assert_eq!(TimePattern::compile("%T%z").unwrap().read(b"10:05:03+0100 x", &mut partial), Some(13));
         partial.set_fraction(250_000, 1_000);
         assert_eq!(partial.resolve(), Some((1_430_989_503_000_250_000, 1_000)));
     }
 
     #[test]
     fn an_unknown_conversion_is_named() {
-        assert!(Pattern::compile("%Y-%j").unwrap_err().contains("%j"));
-        assert!(Pattern::compile("%Y %").is_err());
+        assert!(TimePattern::compile("%Y-%j").unwrap_err().contains("%j"));
+        assert!(TimePattern::compile("%Y %").is_err());
     }
 
     #[test]
     fn text_that_does_not_match_is_refused() {
-        let pattern = Pattern::compile("%F %T").unwrap();
+        let pattern = TimePattern::compile("%F %T").unwrap();
         for text in ["", "2015", "2015-05-17", "2015-05-17 10:5:03", "2015/05/17 10:05:03"] {
-            assert_eq!(pattern.read(text.as_bytes(), &mut Partial::default()), None, "{text}");
+            assert_eq!(pattern.read(text.as_bytes(), &mut PartialTime::default()), None, "{text}");
         }
     }
 }

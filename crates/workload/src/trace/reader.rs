@@ -1,8 +1,8 @@
-use super::lines::{Line, Lines};
+use super::lines::{LogLine, LogLines};
 use super::rejected::excerpt;
 use super::template::Template;
 use super::w3c::W3c;
-use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, clf, client, escape};
+use super::{Entry, LogFormat, RawFields, RejectReason, Rejected, SizeMeaning, clf, client, escape};
 use crate::{WorkloadError, wrong};
 use flate2::bufread::MultiGzDecoder;
 use memchr::memmem;
@@ -16,7 +16,7 @@ const START_BYTES: usize = 64 * 1024;
 
 /// Counts so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LogCounts {
     /// Lines of every kind.
     pub lines: u64,
     /// Bytes, after decompression.
@@ -27,7 +27,7 @@ pub struct Counts {
     pub rejected: Rejected,
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for LogCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} lines, {} requests, {} not readable", self.lines, self.entries, self.rejected.total())
     }
@@ -36,14 +36,14 @@ impl fmt::Display for Counts {
 /// A log being read. See [the module](super).
 pub struct TraceReader {
     name: String,
-    lines: Lines,
+    lines: LogLines,
     is_gzip: bool,
-    format: Format,
+    format: LogFormat,
     parser: Parser,
     /// Space for targets that contain escapes, have a separately logged query, or are whole URLs.
     scratch: Vec<u8>,
     directives: Vec<u8>,
-    counts: Counts,
+    counts: LogCounts,
 }
 
 enum Parser {
@@ -55,24 +55,27 @@ enum Parser {
 /// Place of a parsed field in the line buffer. It does not borrow the buffer, so that the loop can continue after a
 /// rejected line.
 #[derive(Clone, Copy)]
-struct Span(usize, usize);
+struct TextSpan {
+    start: usize,
+    end: usize,
+}
 
-impl Span {
+impl TextSpan {
     #[inline]
-    fn of(part: &[u8], whole: &[u8]) -> Span {
+    fn find(part: &[u8], whole: &[u8]) -> TextSpan {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        if part.is_empty() { Span(0, 0) } else { Span(start, start + part.len()) }
+        if part.is_empty() { TextSpan { start: 0, end: 0 } } else { TextSpan { start, end: start + part.len() } }
     }
 
     #[inline]
     fn get(self, whole: &[u8]) -> &[u8] {
-        &whole[self.0..self.1]
+        &whole[self.start..self.end]
     }
 }
 
 impl TraceReader {
     /// Opens a log file, plain or gzip.
-    pub fn open(path: &Path, format: &Format) -> Result<Self, WorkloadError> {
+    pub fn open(path: &Path, format: &LogFormat) -> Result<Self, WorkloadError> {
         let name = path.display().to_string();
         let fail = |cause| read_error(&name, false, 0, cause);
         let file = File::open(path).map_err(fail)?;
@@ -83,7 +86,11 @@ impl TraceReader {
     }
 
     /// Reads a log from any stream; `name` is used in messages.
-    pub fn from_reader(name: String, mut source: Box<dyn Read + Send>, format: &Format) -> Result<Self, WorkloadError> {
+    pub fn from_reader(
+        name: String,
+        mut source: Box<dyn Read + Send>,
+        format: &LogFormat,
+    ) -> Result<Self, WorkloadError> {
         let mut magic = Vec::with_capacity(6);
         if let Err(cause) = source.by_ref().take(6).read_to_end(&mut magic) {
             return Err(read_error(&name, false, 0, cause));
@@ -101,7 +108,7 @@ impl TraceReader {
         } else {
             Box::new(source)
         };
-        let mut lines = Lines::new(source);
+        let mut lines = LogLines::new(source);
         let start = match lines.peek() {
             Ok(start) => &start[..start.len().min(START_BYTES)],
             Err(cause) => return Err(read_error(&name, is_gzip, 0, cause)),
@@ -114,7 +121,7 @@ impl TraceReader {
             return Err(wrong(format!("{name} is not a text log: it has a NUL byte at offset {offset}")));
         }
         let format = match format {
-            Format::Auto => match Format::recognise(start) {
+            LogFormat::Auto => match LogFormat::recognise(start) {
                 Some(format) => format,
                 None if start.trim_ascii().is_empty() => return Err(empty()),
                 None => {
@@ -132,9 +139,9 @@ impl TraceReader {
         };
         let parser = match (&format, format.template().map_err(wrong)?) {
             (_, Some(template)) => Parser::Template(Box::new(template)),
-            (Format::W3c, None) => Parser::W3c(W3c::default()),
+            (LogFormat::W3c, None) => Parser::W3c(W3c::default()),
             (chosen, None) => {
-                Parser::Clf { has_host: *chosen == Format::VhostCombined, last: clf::LastTime::default() }
+                Parser::Clf { has_host: *chosen == LogFormat::VhostCombined, last: clf::LastTime::default() }
             }
         };
         Ok(TraceReader {
@@ -145,12 +152,12 @@ impl TraceReader {
             parser,
             scratch: Vec::new(),
             directives: Vec::new(),
-            counts: Counts::default(),
+            counts: LogCounts::default(),
         })
     }
 
     /// The format in use, given or recognised.
-    pub fn format(&self) -> &Format {
+    pub fn format(&self) -> &LogFormat {
         &self.format
     }
 
@@ -164,7 +171,7 @@ impl TraceReader {
     }
 
     /// Counts so far, with the rejected lines.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &LogCounts {
         &self.counts
     }
 
@@ -178,9 +185,9 @@ impl TraceReader {
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WorkloadError> {
         let (range, address, method, target, raw) = loop {
             let range = match self.lines.next() {
-                Ok(Some(Line::Text(start, end))) => (start, end),
-                Ok(Some(Line::TooLong)) => {
-                    self.counts.rejected.add(self.lines.line, Reason::TooLong, b"");
+                Ok(Some(LogLine::Text { start, end })) => (start, end),
+                Ok(Some(LogLine::TooLong)) => {
+                    self.counts.rejected.add(self.lines.line, RejectReason::TooLong, b"");
                     continue;
                 }
                 Ok(None) => return self.finish(),
@@ -202,13 +209,13 @@ impl TraceReader {
                 Ok(raw) => match target_of(&raw, !matches!(self.parser, Parser::W3c(_)), &mut self.scratch) {
                     Ok(place) => {
                         let target = match place {
-                            Place::Line => Ok(Span::of(raw.target, line)),
-                            Place::Scratch { host_len } => Err(host_len),
+                            TargetPlace::Line => Ok(TextSpan::find(raw.target, line)),
+                            TargetPlace::Scratch { host_len } => Err(host_len),
                         };
                         let method = (!raw.method.is_empty() && !is_default(raw.method, line))
-                            .then(|| Span::of(raw.method, line));
+                            .then(|| TextSpan::find(raw.method, line));
                         let numbers = (raw.time_ns, raw.resolution_ns, raw.status, raw.bytes);
-                        break (range, Span::of(client::address(raw.client), line), method, target, numbers);
+                        break (range, TextSpan::find(client::address(raw.client), line), method, target, numbers);
                     }
                     Err(reason) => reason,
                 },
@@ -267,7 +274,7 @@ fn is_default(method: &[u8], line: &[u8]) -> bool {
     !line.as_ptr_range().contains(&method.as_ptr())
 }
 
-enum Place {
+enum TargetPlace {
     Line,
     /// In the scratch space, after a scheme and host of this length.
     Scratch {
@@ -277,9 +284,9 @@ enum Place {
 
 /// Checks the target. A target that cannot be used as logged is rewritten in `scratch`.
 #[inline]
-fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<Place, Reason> {
+fn target_of(raw: &RawFields<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<TargetPlace, RejectReason> {
     if raw.query.is_empty() && raw.target.starts_with(b"/") && escape::is_plain(raw.target) {
-        return Ok(Place::Line);
+        return Ok(TargetPlace::Line);
     }
     scratch.clear();
     let query_mark: &[u8] = if raw.query.is_empty() { b"" } else { b"?" };
@@ -287,7 +294,7 @@ fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<
         if has_escapes { escape::undo(part, scratch) } else { scratch.extend_from_slice(part) }
     }
     if !escape::is_sendable(scratch) {
-        return Err(Reason::Target);
+        return Err(RejectReason::Target);
     }
     let host_len = host_length(scratch);
     // RFC 9112, 3.2: the path that a client sends for a URL without one.
@@ -297,7 +304,7 @@ fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<
         _ if host_len > 0 => scratch.insert(host_len, b'/'),
         _ => {}
     }
-    Ok(Place::Scratch { host_len })
+    Ok(TargetPlace::Scratch { host_len })
 }
 
 /// Length of scheme and host, if `target` is a whole URL.

@@ -4,7 +4,7 @@ record::worded! {
     /// Why a line was not used.
     #[allow(missing_docs)]
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum Reason {
+    pub enum RejectReason {
         Client = "no client address",
         /// Or one before 1970 or after 2200.
         Time = "no readable time",
@@ -28,7 +28,7 @@ pub struct RejectedLine {
     /// Line of the log, from 1.
     pub line: u64,
     /// Why it was not used.
-    pub reason: Reason,
+    pub reason: RejectReason,
     /// Beginning of the line, with control bytes and non-ASCII bytes escaped.
     pub excerpt: String,
 }
@@ -36,7 +36,7 @@ pub struct RejectedLine {
 /// Number of unused lines by reason, with examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rejected {
-    counts: [u64; Reason::ALL.len()],
+    counts: [u64; RejectReason::ALL.len()],
     examples: Vec<RejectedLine>,
 }
 
@@ -52,7 +52,7 @@ impl Rejected {
     }
 
     #[cold]
-    pub(super) fn add(&mut self, line: u64, reason: Reason, text: &[u8]) {
+    pub(super) fn add(&mut self, line: u64, reason: RejectReason, text: &[u8]) {
         self.counts[reason as usize] += 1;
         if self.counts[reason as usize] <= EXAMPLES as u64 {
             self.examples.push(RejectedLine { line, reason, excerpt: excerpt(text) });
@@ -87,9 +87,9 @@ mod tests {
     fn examples_are_few_and_printable() {
         let mut rejected = Rejected::default();
         for line in 1..=1000 {
-            rejected.add(line, Reason::Time, b"\x1b[31mred\xff");
+            rejected.add(line, RejectReason::Time, b"\x1b[31mred\xff");
         }
-        rejected.add(1001, Reason::TooLong, b"");
+        rejected.add(1001, RejectReason::TooLong, b"");
         assert_eq!(rejected.total(), 1001);
         let shown: Vec<String> = rejected.examples().iter().map(ToString::to_string).collect();
         assert_eq!(

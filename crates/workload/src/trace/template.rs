@@ -5,8 +5,8 @@
 //! are no literals of the format.
 
 use super::escape::closing_quote;
-use super::pattern::{Partial, Pattern};
-use super::{Raw, Reason, SizeMeaning, clf, client, instant};
+use super::pattern::{PartialTime, TimePattern};
+use super::{RawFields, RejectReason, SizeMeaning, clf, client, instant};
 use memchr::{memchr, memmem};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Field {
     EpochTime(u64),
     /// Unix time in seconds with its fraction.
     EpochSeconds,
-    PatternTime(Pattern),
+    PatternTime(TimePattern),
     /// Digits below the second. The last one is worth this many nanoseconds.
     Fraction(u64),
     Request,
@@ -66,28 +66,30 @@ struct Literal {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePiece {
     Literal(String),
     Field(Field),
 }
 
 impl Template {
     /// Builds the parser. The error names the missing field that requests need.
-    pub(super) fn new(pieces: Vec<Piece>) -> Result<Self, String> {
+    pub(super) fn new(pieces: Vec<TemplatePiece>) -> Result<Self, String> {
         let mut start = Vec::new();
         let mut fields: Vec<(Field, Literal)> = Vec::new();
         let mut literals: Vec<Vec<u8>> = vec![Vec::new()];
         let mut kinds = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Literal(text) => literals.last_mut().expect("never empty").extend_from_slice(text.as_bytes()),
+                TemplatePiece::Literal(text) => {
+                    literals.last_mut().expect("never empty").extend_from_slice(text.as_bytes())
+                }
                 // Apache's %U%q is the target in two adjacent fields without a separator.
-                Piece::Field(Field::Query)
+                TemplatePiece::Field(Field::Query)
                     if kinds.last() == Some(&Field::Path) && literals.last().is_some_and(Vec::is_empty) =>
                 {
                     *kinds.last_mut().expect("just seen") = Field::Target;
                 }
-                Piece::Field(field) => {
+                TemplatePiece::Field(field) => {
                     kinds.push(field);
                     literals.push(Vec::new());
                 }
@@ -131,18 +133,18 @@ impl Template {
         Ok(Template { start, fields, size_meaning })
     }
 
-    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Raw<'a>, Reason> {
-        let mut rest = line.strip_prefix(self.start.as_slice()).ok_or(Reason::Layout)?;
+    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<RawFields<'a>, RejectReason> {
+        let mut rest = line.strip_prefix(self.start.as_slice()).ok_or(RejectReason::Layout)?;
         let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
-        let (mut time, mut status, mut bytes) = (Partial::default(), None, None);
+        let (mut time, mut status, mut bytes) = (PartialTime::default(), None, None);
         for (position, (field, literal)) in self.fields.iter().enumerate() {
             if let Some(length) = read_time(field, rest, &mut time)? {
-                rest = rest[length..].strip_prefix(literal.text.as_slice()).ok_or(Reason::Layout)?;
+                rest = rest[length..].strip_prefix(literal.text.as_slice()).ok_or(RejectReason::Layout)?;
                 continue;
             }
             let (value, after) = match self.address_length(position, rest) {
                 Some(length) => (&rest[..length], &rest[length + 1..]),
-                None => literal.split(rest).ok_or(Reason::Layout)?,
+                None => literal.split(rest).ok_or(RejectReason::Layout)?,
             };
             rest = after;
             let is_missing = value == b"-" || value.is_empty();
@@ -158,13 +160,13 @@ impl Template {
                 _ => {}
             }
         }
-        let (time_ns, resolution_ns) = time.resolve().ok_or(Reason::Time)?;
+        let (time_ns, resolution_ns) = time.resolve().ok_or(RejectReason::Time)?;
         // A query that the target already contains is not added again.
         if memchr(b'?', target).is_some() {
             query = b"";
         }
         let query = query.strip_prefix(b"?").unwrap_or(query);
-        Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
+        RawFields { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
 
     /// Length of an address at the beginning of `text` that is followed by a colon, as in
@@ -210,7 +212,7 @@ impl Literal {
 }
 
 /// Reads a time field at the beginning of `text`; `None` when the field is not a time.
-fn read_time(field: &Field, text: &[u8], time: &mut Partial) -> Result<Option<usize>, Reason> {
+fn read_time(field: &Field, text: &[u8], time: &mut PartialTime) -> Result<Option<usize>, RejectReason> {
     let parsed = match field {
         Field::ClfTime => instant::clf(text),
         Field::IsoTime => instant::iso(text),
@@ -222,15 +224,15 @@ fn read_time(field: &Field, text: &[u8], time: &mut Partial) -> Result<Option<us
             }
             _ => None,
         },
-        Field::PatternTime(pattern) => return pattern.read(text, time).map(Some).ok_or(Reason::Time),
+        Field::PatternTime(pattern) => return pattern.read(text, time).map(Some).ok_or(RejectReason::Time),
         Field::Fraction(resolution_ns) => {
-            let (fraction_ns, _, length) = instant::fraction(text).ok_or(Reason::Time)?;
+            let (fraction_ns, _, length) = instant::fraction(text).ok_or(RejectReason::Time)?;
             time.set_fraction(fraction_ns, *resolution_ns);
             return Ok(Some(length));
         }
         _ => return Ok(None),
     };
-    let (time_ns, resolution_ns, length) = parsed.ok_or(Reason::Time)?;
+    let (time_ns, resolution_ns, length) = parsed.ok_or(RejectReason::Time)?;
     time.set_whole(time_ns, resolution_ns);
     Ok(Some(length))
 }

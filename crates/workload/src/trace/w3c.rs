@@ -3,7 +3,7 @@
 //!
 //! Times are UTC, as in the format's draft (Hallam-Baker & Behlendorf, Extended Log File Format, 1996).
 
-use super::{Raw, Reason, SizeMeaning, clf, instant};
+use super::{RawFields, RejectReason, SizeMeaning, clf, instant};
 use memchr::memchr;
 
 /// Columns beyond this many are skipped.
@@ -66,20 +66,20 @@ impl W3c {
         }
     }
 
-    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Raw<'a>, Reason> {
+    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<RawFields<'a>, RejectReason> {
         let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
         let (mut date_ns, mut time, mut status, mut bytes) = (self.date_ns, None, None, None);
         let separator = if memchr(b'\t', line).is_some() { b'\t' } else { b' ' };
         let mut rest = Some(line);
         for column in &self.columns {
-            let Some(text) = rest else { return Err(Reason::Layout) };
+            let Some(text) = rest else { return Err(RejectReason::Layout) };
             let (value, after) = split_value(text, separator)?;
             rest = after;
             let is_missing = value == b"-";
             match column {
                 Column::Other => {}
-                Column::Date => date_ns = Some(instant::date(value).ok_or(Reason::Time)?),
-                Column::Time => time = Some(instant::time_of_day(value).ok_or(Reason::Time)?),
+                Column::Date => date_ns = Some(instant::date(value).ok_or(RejectReason::Time)?),
+                Column::Time => time = Some(instant::time_of_day(value).ok_or(RejectReason::Time)?),
                 Column::Client if !is_missing => client = value,
                 Column::Method if !is_missing => method = value,
                 Column::Uri | Column::Stem if !is_missing && target.is_empty() => target = value,
@@ -89,9 +89,9 @@ impl W3c {
                 _ => {}
             }
         }
-        let (date_ns, (within_ns, resolution_ns, _)) = date_ns.zip(time).ok_or(Reason::Time)?;
+        let (date_ns, (within_ns, resolution_ns, _)) = date_ns.zip(time).ok_or(RejectReason::Time)?;
         let time_ns = date_ns + within_ns;
-        Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
+        RawFields { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
 }
 
@@ -121,16 +121,16 @@ fn column(name: &[u8]) -> Column {
 
 /// Returns a value and the text after its separator. A quoted value may contain separators, and doubles its inner
 /// quotes.
-fn split_value(text: &[u8], separator: u8) -> Result<(&[u8], Option<&[u8]>), Reason> {
+fn split_value(text: &[u8], separator: u8) -> Result<(&[u8], Option<&[u8]>), RejectReason> {
     if let Some(quoted) = text.strip_prefix(b"\"") {
         let mut at = 0;
         loop {
-            let quote = at + memchr(b'"', quoted.get(at..).ok_or(Reason::Layout)?).ok_or(Reason::Layout)?;
+            let quote = at + memchr(b'"', quoted.get(at..).ok_or(RejectReason::Layout)?).ok_or(RejectReason::Layout)?;
             match quoted.get(quote + 1) {
                 Some(b'"') => at = quote + 2,
                 None => return Ok((&quoted[..quote], None)),
                 Some(next) if *next == separator => return Ok((&quoted[..quote], Some(&quoted[quote + 2..]))),
-                Some(_) => return Err(Reason::Layout),
+                Some(_) => return Err(RejectReason::Layout),
             }
         }
     }
@@ -178,10 +178,10 @@ mod tests {
 
     #[test]
     fn a_line_before_the_directives_is_rejected() {
-        assert_eq!(with(&[]).parse(b"2015-05-17 10:05:03 ::1 /").unwrap_err(), Reason::Time);
+        assert_eq!(with(&[]).parse(b"2015-05-17 10:05:03 ::1 /").unwrap_err(), RejectReason::Time);
         let parser = with(&["#Fields: date time c-ip cs-uri-stem"]);
-        assert_eq!(parser.parse(b"2015-05-17 10:05:03 ::1").unwrap_err(), Reason::Layout);
-        assert_eq!(parser.parse(b"2015-05-17 10:05:03 - /").unwrap_err(), Reason::Client);
-        assert_eq!(parser.parse(b"\"2015-05-17 10:05:03 - /").unwrap_err(), Reason::Layout);
+        assert_eq!(parser.parse(b"2015-05-17 10:05:03 ::1").unwrap_err(), RejectReason::Layout);
+        assert_eq!(parser.parse(b"2015-05-17 10:05:03 - /").unwrap_err(), RejectReason::Client);
+        assert_eq!(parser.parse(b"\"2015-05-17 10:05:03 - /").unwrap_err(), RejectReason::Layout);
     }
 }

@@ -4,17 +4,17 @@ use super::data;
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
-use workload::files::{Limits, SizeOrigin, Tree, make};
+use workload::files::{SizeOrigin, Tree, TreeLimits, make};
 use workload::mix::Mix;
-use workload::trace::{Format, TraceReader};
+use workload::trace::{LogFormat, TraceReader};
 
 fn reader_of(lines: &[&str]) -> TraceReader {
     let log: String = lines.iter().map(|line| format!("h - - [17/May/2015:10:05:03 +0000] {line}\n")).collect();
-    TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &Format::Common).unwrap()
+    TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &LogFormat::Common).unwrap()
 }
 
 fn tree_of(lines: &[&str]) -> Tree {
-    Tree::of_trace(&mut reader_of(lines), &Limits::default()).unwrap()
+    Tree::of_trace(&mut reader_of(lines), &TreeLimits::default()).unwrap()
 }
 
 /// Every regular file below a directory with its content. Fails on any other kind of file.
@@ -40,8 +40,8 @@ fn listing(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 fn the_tree_of_a_mix_has_its_sizes_in_real_blocks() {
     let scratch = tempfile::tempdir().unwrap();
     let mix = Mix::webstone();
-    let tree = Tree::of_mix(&mix, &Limits::default()).unwrap();
-    let made = make(&tree, &scratch.path().join("a/b"), &Limits::default(), |_, _| {}).unwrap();
+    let tree = Tree::of_mix(&mix, &TreeLimits::default()).unwrap();
+    let made = make(&tree, &scratch.path().join("a/b"), &TreeLimits::default(), |_, _| {}).unwrap();
     assert_eq!((made.written, made.kept, made.total_bytes), (77, 0, 13_361 * 1024));
     for document in &mix.documents {
         use std::os::unix::fs::MetadataExt;
@@ -70,7 +70,7 @@ fn hostile_targets_stay_below_the_root_and_get_their_bytes() {
         "\"GET / HTTP/1.1\" 200 21",
         "\"GET /\\xff HTTP/1.1\" 200 22",
     ]);
-    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    make(&tree, &out, &TreeLimits::default(), |_, _| {}).unwrap();
     assert_eq!(listing(scratch.path()).keys().filter(|name| !name.starts_with("out/")).count(), 0);
     let files = listing(&out.join("root"));
     assert_eq!(files.len(), 12);
@@ -143,7 +143,7 @@ fn targets_with_too_many_sizes_are_reported() {
     let lines: Vec<String> = (1..=70_000).map(|size| format!("\"GET /a HTTP/1.1\" 200 {size}")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let mut reader = reader_of(&lines);
-    let few = Limits { files: 3, ..Limits::default() };
+    let few = TreeLimits { files: 3, ..TreeLimits::default() };
     let tree = Tree::of_trace(&mut reader, &few).unwrap();
     assert_eq!((tree.requests_of_other_size, tree.of_uncertain_size), (69_999, 1));
 }
@@ -154,7 +154,7 @@ fn an_interrupted_run_continues_to_the_same_result() {
     let tree =
         tree_of(&["\"GET /a HTTP/1.1\" 200 100000", "\"GET /b/c HTTP/1.1\" 200 70000", "\"GET /d?e HTTP/1.1\" 200 5"]);
     let (whole, cut) = (scratch.path().join("whole"), scratch.path().join("cut"));
-    let limits = Limits::default();
+    let limits = TreeLimits::default();
     make(&tree, &whole, &limits, |_, _| {}).unwrap();
     make(&tree, &cut, &limits, |_, _| {}).unwrap();
     // The state after a kill: one file is missing, one is incomplete, and one has its temporary name.
@@ -169,7 +169,7 @@ fn an_interrupted_run_continues_to_the_same_result() {
 #[test]
 fn foreign_directories_are_refused_and_left_unchanged() {
     let scratch = tempfile::tempdir().unwrap();
-    let limits = Limits::default();
+    let limits = TreeLimits::default();
     let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 10"]);
     let other = tree_of(&["\"GET /a HTTP/1.1\" 200 11"]);
     let foreign = scratch.path().join("foreign");
@@ -195,10 +195,10 @@ fn a_symbolic_link_in_the_tree_is_not_followed() {
     std::fs::create_dir(&outside).unwrap();
     let tree = tree_of(&["\"GET /dir/a HTTP/1.1\" 200 10", "\"GET /b HTTP/1.1\" 200 10"]);
     let out = scratch.path().join("out");
-    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    make(&tree, &out, &TreeLimits::default(), |_, _| {}).unwrap();
     std::fs::remove_dir_all(out.join("root/dir")).unwrap();
     std::os::unix::fs::symlink(&outside, out.join("root/dir")).unwrap();
-    let why = make(&tree, &out, &Limits::default(), |_, _| {}).unwrap_err().to_string();
+    let why = make(&tree, &out, &TreeLimits::default(), |_, _| {}).unwrap_err().to_string();
     assert!(why.contains("dir/a cannot be "), "{why}");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     // A symbolic link at the place of a file is replaced, and its target stays unchanged.
@@ -206,7 +206,7 @@ fn a_symbolic_link_in_the_tree_is_not_followed() {
     std::fs::write(outside.join("target"), b"keep").unwrap();
     std::fs::remove_file(out.join("root/b")).unwrap();
     std::os::unix::fs::symlink(outside.join("target"), out.join("root/b")).unwrap();
-    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    make(&tree, &out, &TreeLimits::default(), |_, _| {}).unwrap();
     assert_eq!(std::fs::read(outside.join("target")).unwrap(), b"keep");
     assert!(out.join("root/b").symlink_metadata().unwrap().is_file());
 }
@@ -216,22 +216,22 @@ fn limits_are_checked_before_writing() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path().join("out");
     let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 1000", "\"GET /b HTTP/1.1\" 200 999999999999999999"]);
-    let message = make(&tree, &out, &Limits::default(), |_, _| {}).unwrap_err().to_string();
+    let message = make(&tree, &out, &TreeLimits::default(), |_, _| {}).unwrap_err().to_string();
     assert!(message.contains("the limit is 10737418240"), "{message}");
     assert!(!out.exists());
-    let wide = Limits { bytes: u64::MAX, ..Limits::default() };
+    let wide = TreeLimits { bytes: u64::MAX, ..TreeLimits::default() };
     assert!(make(&tree, &out, &wide, |_, _| {}).unwrap_err().to_string().contains("the file system of"));
     assert!(!out.join("root/a").exists());
-    let mut reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
-    let few = Limits { files: 3, ..Limits::default() };
+    let mut reader = TraceReader::open(&data::own("sample.log"), &LogFormat::Auto).unwrap();
+    let few = TreeLimits { files: 3, ..TreeLimits::default() };
     assert!(Tree::of_trace(&mut reader, &few).unwrap_err().to_string().contains("more than 3 different targets"));
 }
 
 #[test]
 fn the_tree_of_the_real_log_answers_nearly_every_request_with_its_bytes() {
     let Some(log) = data::public("apache_access_2015.log") else { return };
-    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
-    let tree = Tree::of_trace(&mut reader, &Limits::default()).unwrap();
+    let mut reader = TraceReader::open(&log, &LogFormat::Auto).unwrap();
+    let tree = Tree::of_trace(&mut reader, &TreeLimits::default()).unwrap();
     assert_eq!((tree.requests, tree.requests_of_other_size), (9091, 20));
     assert!(tree.total_bytes() < 1 << 30);
 }

@@ -4,7 +4,7 @@ use super::data;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use workload::mix::{Document, HybridSizes, LogDocuments, Mix, SizeFit, SurgeParameters};
-use workload::trace::{Format, TraceReader};
+use workload::trace::{LogFormat, TraceReader};
 
 /// (files, KBytes, access probability) by item, as printed in Webmonitor's Table 1.
 const TABLE_1: [(&str, usize, u64, f64); 4] =
@@ -56,7 +56,7 @@ fn a_fit_finds_the_parameters_that_made_the_sizes() {
     for seed in 0..5 {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
         let sizes = (0..20_000).map(|_| truth.quantile(rng.random::<f64>()) as u64).collect();
-        let fit = SizeFit::of(sizes).unwrap();
+        let fit = SizeFit::fit(sizes).unwrap();
         assert!((fit.tail_alpha.value / truth.tail_alpha - 1.0).abs() < 0.25, "{fit}");
         assert!(
             (fit.body_mu.value - truth.body_mu).abs() < 0.2 && (fit.body_sigma.value - truth.body_sigma).abs() < 0.15,
@@ -78,15 +78,15 @@ fn a_fit_finds_the_parameters_that_made_the_sizes() {
 #[test]
 fn a_bad_fit_is_reported() {
     let sizes = (0..3000u64).map(|index| if index % 2 == 0 { 100 } else { 1_000_000 } + index).collect();
-    let fit = SizeFit::of(sizes).unwrap();
+    let fit = SizeFit::fit(sizes).unwrap();
     assert!(fit.to_string().contains("the fit is rejected"), "{fit}");
-    assert!(SizeFit::of(vec![5; 99]).unwrap_err().to_string().starts_with("99 documents with a size are too few"));
+    assert!(SizeFit::fit(vec![5; 99]).unwrap_err().to_string().starts_with("99 documents with a size are too few"));
 }
 
 #[test]
 fn a_mix_fitted_to_the_real_log_resembles_it() {
     let Some(log) = data::public("apache_access_2015.log") else { return };
-    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
+    let mut reader = TraceReader::open(&log, &LogFormat::Auto).unwrap();
     let documents = LogDocuments::read(&mut reader).unwrap();
     let fit = documents.size_fit().unwrap();
     let zipf = documents.zipf_fit().unwrap();
@@ -112,7 +112,7 @@ proptest! {
     fn any_sizes_are_fitted_without_panic(
         sizes in proptest::collection::vec(prop_oneof![0u64..10, any::<u64>(), Just(4096u64)], 0..400),
     ) {
-        if let Ok(fit) = SizeFit::of(sizes) {
+        if let Ok(fit) = SizeFit::fit(sizes) {
             prop_assert!(fit.distance.is_finite() && fit.tail_from_bytes >= 1.0);
             let _ = fit.to_string();
         }

@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use workload::files::{Limits, Tree, make};
-use workload::trace::{Format, TraceReader};
+use workload::files::{Tree, TreeLimits, make};
+use workload::trace::{LogFormat, TraceReader};
 
 struct Nginx {
     process: Child,
@@ -101,11 +101,12 @@ fn nginx_answers_every_target_with_its_bytes() {
             format!("h - - [17/May/2015:10:05:03 +0000] \"GET {target} HTTP/1.1\" 200 {}\n", 100 + number)
         })
         .collect();
-    let mut reader = TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &Format::Common).unwrap();
-    let tree = Tree::of_trace(&mut reader, &Limits::default()).unwrap();
+    let mut reader =
+        TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &LogFormat::Common).unwrap();
+    let tree = Tree::of_trace(&mut reader, &TreeLimits::default()).unwrap();
     assert_eq!(tree.entries.len(), targets.len());
     let files = scratch.path().join("files");
-    make(&tree, &files, &Limits::default(), |_, _| {}).unwrap();
+    make(&tree, &files, &TreeLimits::default(), |_, _| {}).unwrap();
     let Some(nginx) = start(&files, scratch.path()) else { return };
     for entry in &tree.entries {
         let (status, body) = get(nginx.port, &entry.target);

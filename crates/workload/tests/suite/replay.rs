@@ -8,11 +8,11 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 use workload::WorkloadError;
-use workload::replay::{Grouping, Pace, Plan, PlanStep, PlannedRequest, ReplayOptions, split};
-use workload::trace::{Format, TraceReader};
+use workload::replay::{ConnectionGrouping, Plan, PlanStep, PlannedRequest, ReplayOptions, ReplayPace, split};
+use workload::trace::{LogFormat, TraceReader};
 
 fn plan(log: &Path, options: ReplayOptions) -> Plan {
-    Plan::new(TraceReader::open(log, &Format::Auto).unwrap(), options)
+    Plan::new(TraceReader::open(log, &LogFormat::Auto).unwrap(), options)
 }
 
 fn requests(log: &Path, options: ReplayOptions) -> Vec<PlannedRequest> {
@@ -43,7 +43,7 @@ fn independent_count(log: &Path, gap_s: u32, window_s: u32) -> Vec<(u64, u64, u6
 fn agrees_with_independent_count(log: &Path) {
     for (gap_s, window_s) in [(15u32, 60u32), (15, 0), (1, 60), (0, 10), (300, 3600)] {
         let options = ReplayOptions {
-            grouping: Grouping::IdleGap { limit_ns: u64::from(gap_s) * 1_000_000_000 },
+            grouping: ConnectionGrouping::IdleGap { limit_ns: u64::from(gap_s) * 1_000_000_000 },
             reorder_ns: u64::from(window_s) * 1_000_000_000,
             ..Default::default()
         };
@@ -107,7 +107,7 @@ fn all_replayers_together_send_every_request_once() {
 }
 
 /// The bytes of each part of a log, and the time at which all begin.
-fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, i64) {
+fn parts_of(text: &str, format: &LogFormat, shares: &[Share]) -> (Vec<Vec<u8>>, i64) {
     let mut bytes = vec![Vec::new(); shares.len()];
     let mut reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(text.to_string())), format).unwrap();
     // Pieces of a few bytes, so that there are many.
@@ -118,7 +118,7 @@ fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, i64
     (bytes, counts.unwrap().0)
 }
 
-fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<PlanStep> {
+fn steps(source: Vec<u8>, format: &LogFormat, options: ReplayOptions) -> Vec<PlanStep> {
     let reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(source)), format).unwrap();
     let without_line = |step: Result<PlanStep, WorkloadError>| match step.unwrap() {
         PlanStep::Request(mut request) => {
@@ -157,14 +157,14 @@ proptest! {
                 text.push_str(&format!("10.0.0.{client} - - [{time}] \"GET /{number} HTTP/1.1\" 200 5\n"));
             }
         }
-        let format = if is_w3c { Format::W3c } else { Format::Common };
+        let format = if is_w3c { LogFormat::W3c } else { LogFormat::Common };
         let machines = Share::by_weight(&weights);
         let (bytes, origin_ns) = parts_of(&text, &format, &machines);
         let mut sent = 0;
         for (machine, bytes) in machines.into_iter().zip(bytes) {
             for thread in 0..threads {
                 let share = Share::one(thread, threads).within(machine);
-                let options = ReplayOptions { share, seed, pace: Pace::Original { speed }, ..Default::default() };
+                let options = ReplayOptions { share, seed, pace: ReplayPace::Original { speed }, ..Default::default() };
                 let whole = steps(text.clone().into_bytes(), &format, options.clone());
                 sent += whole.iter().filter(|step| matches!(step, PlanStep::Request(_))).count();
                 if bytes.is_empty() {
@@ -183,11 +183,11 @@ proptest! {
 fn speed_scales_every_intended_time() {
     let log = data::own("sample.log");
     let real = requests(&log, ReplayOptions::default());
-    let ten = requests(&log, ReplayOptions { pace: Pace::Original { speed: 10.0 }, ..Default::default() });
+    let ten = requests(&log, ReplayOptions { pace: ReplayPace::Original { speed: 10.0 }, ..Default::default() });
     for (one, other) in real.iter().zip(&ten) {
         assert!(one.intended_ns.abs_diff(other.intended_ns * 10) <= 10, "{} {}", one.intended_ns, other.intended_ns);
     }
-    let fast = requests(&log, ReplayOptions { pace: Pace::AsFastAsPossible, ..Default::default() });
+    let fast = requests(&log, ReplayOptions { pace: ReplayPace::AsFastAsPossible, ..Default::default() });
     assert!(fast.iter().all(|request| request.intended_ns == 0));
     let connections = |requests: &[PlannedRequest]| -> Vec<u64> { requests.iter().map(|r| r.connection).collect() };
     assert_eq!(connections(&real), connections(&fast));
@@ -195,7 +195,7 @@ fn speed_scales_every_intended_time() {
 
 #[test]
 fn every_connection_is_closed_after_its_last_request_and_only_once() {
-    for grouping in [Grouping::IdleGap { limit_ns: 15_000_000_000 }, Grouping::Never] {
+    for grouping in [ConnectionGrouping::IdleGap { limit_ns: 15_000_000_000 }, ConnectionGrouping::Never] {
         let mut plan = plan(&data::own("sample.log"), ReplayOptions { grouping, ..Default::default() });
         let mut open = HashSet::new();
         let (mut closed, mut last_ns) = (0, 0);
@@ -218,7 +218,7 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
         assert_eq!(closed, plan.counts().connections);
         // No connection waits longer than the last second of the log.
         assert!(last_ns <= plan.counts().span_ns + 1_000_000_000, "{grouping:?}: a close at {last_ns} ns");
-        if grouping == Grouping::Never {
+        if grouping == ConnectionGrouping::Never {
             assert_eq!(closed, plan.counts().requests);
         }
     }
@@ -229,7 +229,8 @@ fn the_host_of_an_absolute_target_is_left_out_unless_requested() {
     let line = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET http://example.com?a HTTP/1.1\" 200 5\n";
     for (has_host, expected) in [(false, "/?a"), (true, "http://example.com/?a")] {
         let options = ReplayOptions { has_host, ..Default::default() };
-        let Some(PlanStep::Request(request)) = steps(line.into(), &Format::Common, options).into_iter().next() else {
+        let Some(PlanStep::Request(request)) = steps(line.into(), &LogFormat::Common, options).into_iter().next()
+        else {
             panic!("no request")
         };
         assert_eq!((request.method(), request.target()), (&b"GET"[..], expected.as_bytes()));
@@ -271,7 +272,7 @@ fn requests_before_a_damaged_end_are_returned() {
     let mut packed = packed.finish().unwrap();
     packed.truncate(packed.len() - 200);
     let reader =
-        TraceReader::from_reader("cut.gz".into(), Box::new(std::io::Cursor::new(packed)), &Format::Auto).unwrap();
+        TraceReader::from_reader("cut.gz".into(), Box::new(std::io::Cursor::new(packed)), &LogFormat::Auto).unwrap();
     let steps: Vec<_> = Plan::new(reader, ReplayOptions::default()).collect();
     let (last, before) = steps.split_last().unwrap();
     let message = last.as_ref().unwrap_err().to_string();

@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
 use workload::WorkloadError;
-use workload::trace::{Format, Reason, SizeMeaning, TraceReader};
+use workload::trace::{LogFormat, RejectReason, SizeMeaning, TraceReader};
 
 /// An owned entry: line, client, time in ms, method and target, status, bytes.
 type Row = (u64, String, i64, String, Option<u16>, Option<u64>);
@@ -39,16 +39,16 @@ fn expected() -> Row {
 fn every_format_gives_the_same_request() {
     let combined = format!("{COMMON} \"-\" \"agent\"");
     for (text, format, found) in [
-        (COMMON.to_string(), "auto", Format::Common),
-        (combined.clone(), "auto", Format::Combined),
-        (combined.clone(), "nginx", Format::Combined),
-        (format!("www.example.org:80 {combined}"), "auto", Format::VhostCombined),
+        (COMMON.to_string(), "auto", LogFormat::Common),
+        (combined.clone(), "auto", LogFormat::Combined),
+        (combined.clone(), "nginx", LogFormat::Combined),
+        (format!("www.example.org:80 {combined}"), "auto", LogFormat::VhostCombined),
         (
             "#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem cs-uri-query sc-status sc-bytes\n2015-05-17 \
           10:05:03 192.0.2.7 GET /a b=1 200 1234"
                 .into(),
             "auto",
-            Format::W3c,
+            LogFormat::W3c,
         ),
     ] {
         let mut reader = open(text.as_bytes(), format).unwrap();
@@ -270,7 +270,7 @@ fn impossible_format_strings_are_refused_with_a_reason() {
         ("%h %t %r %", "lone %"),
         ("tsv", "is not a log format"),
     ] {
-        let message = format.parse::<Format>().unwrap_err().to_string();
+        let message = format.parse::<LogFormat>().unwrap_err().to_string();
         assert!(message.contains(words), "{format}: {message}");
     }
 }
@@ -311,9 +311,9 @@ fn a_file_that_is_no_log_gives_one_clear_sentence() {
         assert!(message.contains(words), "{message}");
         assert!(!message.contains('\n'));
     }
-    let message = TraceReader::open(&data::own(""), &Format::Auto).map(drop).unwrap_err().to_string();
+    let message = TraceReader::open(&data::own(""), &LogFormat::Auto).map(drop).unwrap_err().to_string();
     assert!(message.contains("is a directory"), "{message}");
-    let message = TraceReader::open(&data::own("absent.log"), &Format::Auto).map(drop).unwrap_err().to_string();
+    let message = TraceReader::open(&data::own("absent.log"), &LogFormat::Auto).map(drop).unwrap_err().to_string();
     assert!(message.contains("absent.log") && message.contains("No such file"), "{message}");
 }
 
@@ -329,14 +329,23 @@ fn a_chosen_format_that_no_line_follows_is_an_error_at_the_end() {
 
 #[test]
 fn malformed_lines_are_counted_with_number_and_reason_and_the_rest_is_read() {
-    let mut reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
+    let mut reader = TraceReader::open(&data::own("sample.log"), &LogFormat::Auto).unwrap();
     let found = rows(&mut reader).unwrap();
     assert_eq!(found.len(), 301);
     assert!(found.iter().any(|row| row.3 == r#"GET /a\"b\\c"#), "escapes are undone");
     let counts = reader.counts();
     assert_eq!((counts.lines, counts.entries), (306, 301));
-    let shown: Vec<(u64, Reason)> = counts.rejected.examples().iter().map(|line| (line.line, line.reason)).collect();
-    assert_eq!(shown, [(41, Reason::NoRequest), (81, Reason::Time), (121, Reason::Request), (161, Reason::Time)]);
+    let shown: Vec<(u64, RejectReason)> =
+        counts.rejected.examples().iter().map(|line| (line.line, line.reason)).collect();
+    assert_eq!(
+        shown,
+        [
+            (41, RejectReason::NoRequest),
+            (81, RejectReason::Time),
+            (121, RejectReason::Request),
+            (161, RejectReason::Time)
+        ]
+    );
 }
 
 #[test]
@@ -352,7 +361,7 @@ fn a_line_of_a_megabyte_is_counted_and_skipped() {
 #[test]
 fn the_real_log_is_read_completely() {
     let Some(log) = data::public("apache_access_2015.log") else { return };
-    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
+    let mut reader = TraceReader::open(&log, &LogFormat::Auto).unwrap();
     let (mut entries, mut clients, mut targets) =
         (0, std::collections::HashSet::new(), std::collections::HashSet::new());
     while let Some(entry) = reader.next_entry().unwrap() {
@@ -360,7 +369,7 @@ fn the_real_log_is_read_completely() {
         clients.insert(entry.client.to_vec());
         targets.insert(entry.target.to_vec());
     }
-    assert_eq!((entries, clients.len(), *reader.format() == Format::Combined), (10_000, 1_753, true));
+    assert_eq!((entries, clients.len(), *reader.format() == LogFormat::Combined), (10_000, 1_753, true));
     assert_eq!(reader.counts().rejected.total(), 0);
     assert!(targets.len() > 1_400, "{}", targets.len());
 }
@@ -402,7 +411,7 @@ proptest! {
 
     #[test]
     fn no_text_panics_the_format_parser(text in "[%${}a-zA-Z_^!<>,0-9\"\\\\ :/.]{0,40}") {
-        if let Ok(format) = text.parse::<Format>() {
+        if let Ok(format) = text.parse::<LogFormat>() {
             let _ = TraceReader::from_reader("t".into(), Box::new(Cursor::new(COMMON)), &format)
                 .map(|mut reader| reader.next_entry().map(|_| ()));
         }

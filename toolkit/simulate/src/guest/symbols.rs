@@ -2,7 +2,7 @@
 
 use crate::attribution::{Role, Watched};
 use crate::exchange::Symbol;
-use record::layers::{self, Layer, Row, Rule};
+use record::layers::{self, Layer, LayerRule, Row};
 
 /// A function of the kernel or of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Functions {
     pub functions: Vec<KernelFunction>,
     /// The rows to which accounts refer by number.
     pub rows: Vec<Row>,
-    rule: &'static Rule,
+    rule: &'static LayerRule,
 }
 
 /// Maximum number of lines; no kernel has more.
@@ -31,7 +31,7 @@ const MOST: usize = 2_000_000;
 impl Functions {
     /// Reads `kallsyms`: address, kind, name and perhaps a module in brackets on each line. Only functions count.
     pub fn parse(kallsyms: &str) -> Functions {
-        let rule = Rule::built_in();
+        let rule = LayerRule::built_in();
         let mut functions: Vec<KernelFunction> =
             kallsyms.lines().take(MOST).filter_map(parse_line).filter(|function| function.address >> 63 != 0).collect();
         let is_known = |function: &KernelFunction| {

@@ -4,8 +4,8 @@ use super::findings::{along, per_packet, size};
 use crate::simulation::{Counts, Point, Simulation};
 use record::layers::Layer;
 use record::units::{count, format_si};
-use report::chart::{self, Chart, Scale, Series};
-use report::page::Figure;
+use report::chart::{self, Chart, ChartSeries, Scale};
+use report::page::CaptionedChart;
 use report::text::number;
 
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
@@ -53,7 +53,7 @@ const AXES: [Axis; 3] = [
 ];
 
 /// The figures for which points were simulated.
-pub fn figures(simulation: &Simulation) -> Vec<Figure> {
+pub fn figures(simulation: &Simulation) -> Vec<CaptionedChart> {
     let mut figures = Vec::new();
     for axis in &AXES {
         let Some(group) = along(simulation, axis.value).into_iter().next() else { continue };
@@ -104,7 +104,7 @@ fn stacked(
     x: impl Fn(&Point) -> f64,
     count: fn(&Counts) -> u64,
     caption: &str,
-) -> Figure {
+) -> CaptionedChart {
     let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
     let parts = Layer::ALL.into_iter().filter(|layer| layer.is_stack()).zip(CLASSES).map(|(layer, class)| {
         let of = |point: &&Point| Some(per_packet(point, |sample| count(&sample.layer(layer)) as f64).unwrap_or(0.0));
@@ -115,7 +115,11 @@ fn stacked(
     let description = format!("Layers of the network stack, simulated; {caption}");
     let empty = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, y_scale);
     let chart = Chart { description, layers, origin: "simulated", ..empty };
-    Figure { title, caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number), chart }
+    CaptionedChart {
+        title,
+        caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number),
+        chart,
+    }
 }
 
 fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named: Vec<(String, Vec<f64>)>) -> Chart {
@@ -126,7 +130,7 @@ fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named
     chart.origin = "simulated";
     for ((name, values), class) in named.into_iter().zip(LINES) {
         let line = loads.iter().copied().zip(values).map(chart::Mark::from).collect();
-        chart.series.push(Series { name, class, line, is_dotted: true, ..Series::default() });
+        chart.series.push(ChartSeries { name, class, line, is_dotted: true, ..ChartSeries::default() });
     }
     chart
 }
@@ -136,14 +140,14 @@ fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> u64) -> Vec<f64> {
 }
 
 /// Figure 7, as far as it is simulated.
-fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
+fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> CaptionedChart {
     let named = vec![
         ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses())),
         ("L2".to_string(), of_stack(group, |counts| counts.l2_misses(0))),
         ("DTLB".to_string(), of_stack(group, |counts| counts.dtlb_misses())),
     ];
     let title = "Misses of the stack per packet against connections";
-    Figure {
+    CaptionedChart {
         title,
         chart: lines(title, group, x, named),
         caption: format!(
@@ -154,14 +158,14 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
 }
 
 /// The figure of section 6.2.
-fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
+fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> CaptionedChart {
     let levels = 0..simulation.levels().min(LINES.len());
     let named = levels.map(|level| {
         let name = size(simulation.l2_bytes(level).unwrap_or(0));
         (name, of_stack(group, |counts| counts.l2_misses(level)))
     });
     let title = "L2 misses of the stack by size of L2";
-    Figure {
+    CaptionedChart {
         title,
         chart: lines(title, group, x, named.collect()),
         caption: format!(

@@ -11,7 +11,7 @@ pub use tables::FUNCTIONS;
 
 use crate::simulation::Simulation;
 use record::RunDir;
-use report::page::tool::{self, Shown};
+use report::page::tool::{self, ToolResults};
 use serde_json::{Value, json};
 
 /// Version of the JSON that `report --json` prints.
@@ -32,7 +32,7 @@ pub fn json(run: &RunDir, simulation: &Simulation) -> Value {
 
 /// The page of a run: one HTML file.
 pub fn page(run: &RunDir, simulation: &Simulation) -> String {
-    let shown = Shown {
+    let shown = ToolResults {
         headline: text::headline(simulation),
         sentences: findings::sentences(simulation),
         figures_title: "Against rate, connections and delay",

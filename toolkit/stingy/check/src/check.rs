@@ -4,7 +4,7 @@
 //! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (user time stays as it is
 //! at few connections). The second is never above the first.
 
-use analyze::verdict::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy, user_times};
+use analyze::verdict::{PossibleGain, Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, remedy, user_times};
 use analyze::zones;
 use record::{RunDir, RunKind, names};
 use serde::Deserialize;
@@ -95,7 +95,7 @@ pub struct Check {
     /// Points at the expensive end.
     pub n: usize,
     /// The possible gain.
-    pub won: Won,
+    pub won: PossibleGain,
     /// The change that would give the gain, if known.
     pub remedy: Option<Remedy>,
     /// Growth of resident memory between the ends, bytes per connection.

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
 const CALL_GROWTH: f64 = 2.0;
 
 /// The other server with the most calls under way, and the same at the lowest load.
-pub fn busiest_backend<'a>(reading: &Reading<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
+pub fn busiest_backend<'a>(reading: &AccountRange<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
     let high = reading.high.asked().next()?;
     let first = reading.all.iter().find(|level| level.requests.is_some())?;
     Some((high, first.backends.iter().find(|one| one.address == high.address)))
@@ -44,7 +44,7 @@ fn scheme(address: &str) -> Option<&'static str> {
     }
 }
 
-pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let (high, low) = busiest_backend(reading)?;
     let at = reading.at_high();
     let before = low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
@@ -81,7 +81,7 @@ pub fn full(reading: &Reading<'_>) -> Option<Limit> {
     } else {
         advice
     };
-    Limit::of(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
+    FoundLimit::new(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
 }
 
 #[cfg(test)]

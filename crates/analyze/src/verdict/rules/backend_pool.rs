@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("backend-pool"),
 };
 
-pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let (high, low) = busiest_backend(reading)?;
     let in_flight = reading.high.requests.as_ref()?.in_flight;
     let is_used = |one: &BackendLevel, in_flight: f64| {
@@ -49,5 +49,5 @@ pub fn full(reading: &Reading<'_>) -> Option<Limit> {
          yet.",
         high.connections
     );
-    Limit::of(RULE.id, because, remedy, &[])
+    FoundLimit::new(RULE.id, because, remedy, &[])
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::verdict::hot_function::{Share, shares};
+use crate::verdict::hot_function::{FunctionShare, shares};
 
 pub(super) const RULE: Rule = Rule {
     id: "garbage-collection",
@@ -61,7 +61,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Reads sampled functions, for a collector without threads of its own.
 fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
     let sum = |points: &[&Point]| {
-        let of_collector = |one: &Share<'_>| {
+        let of_collector = |one: &FunctionShare<'_>| {
             let function = one.function.to_lowercase();
             FUNCTIONS.iter().any(|part| function.contains(part))
         };

@@ -32,7 +32,7 @@ const BY_ANOTHER: [WaitKind; 2] = [WaitKind::Lock, WaitKind::Work];
 
 /// Threads that wait for work get more of it as load rises: where more of them wait at one place, for about as many
 /// more requests, they wait for each other there.
-pub fn full(reading: &Reading<'_>, kind: WaitKind) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
     let before = |place: &str| reading.low.blocked_at(&BY_ANOTHER, place);
     let locks = reading.high.waits().filter(|(_, wait)| wait.kind == kind);
     let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
@@ -67,7 +67,7 @@ pub fn full(reading: &Reading<'_>, kind: WaitKind) -> Option<Limit> {
         "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the page has the \
          stacks of those that waited and of those that released it."
     };
-    Limit::of(RULE.id, because, remedy.into(), &[])
+    FoundLimit::new(RULE.id, because, remedy.into(), &[])
 }
 
 /// States of the threads that did not wait: the holder is among them.

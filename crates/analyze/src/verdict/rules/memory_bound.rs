@@ -1,6 +1,6 @@
 use super::*;
 use crate::growth;
-use crate::verdict::layout::{self, Remedy, Won};
+use crate::verdict::layout::{self, PossibleGain, Remedy};
 use crate::verdict::user_time::{USER_GROWTH_RATIO, user_growth};
 use record::layers::Layer;
 
@@ -38,8 +38,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
     let won = grown.won();
-    let words =
-        |won: Won| format!(" Without that growth a CPU would serve at most {:.2} times the requests.", won.at_most);
+    let words = |won: PossibleGain| {
+        format!(" Without that growth a CPU would serve at most {:.2} times the requests.", won.at_most)
+    };
     let helps = won.is_some_and(|won| layout::remedy(won, Some(memory), None, cache) != Some(Remedy::Neither));
     let pid = server_pid(evidence.run);
     let (command, shows) = if helps {
@@ -55,7 +56,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache \
              ({cache}){counted}.{}",
-            grown.words(),
+            grown.sentence(),
             format_bytes(memory),
             won.map(words).unwrap_or_default()
         ),

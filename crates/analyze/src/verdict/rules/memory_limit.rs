@@ -25,7 +25,7 @@ const LEAST_HITS_PER_SEC: f64 = 1.0;
 pub(super) const LEAST_PAGES_PER_REQUEST: f64 = 0.05;
 
 /// The limit that the server's control group reached under strain.
-pub(super) struct Reached {
+pub(super) struct ReachedMemoryLimit {
     hits_per_sec: f64,
     /// ` of 48.0 MiB (/sys/fs/cgroup/app/memory.high)`; empty if its file was not seen.
     which: String,
@@ -35,7 +35,7 @@ pub(super) struct Reached {
 }
 
 /// `None` if no limit was reached.
-pub(super) fn reached(evidence: &Evidence<'_>) -> Option<Reached> {
+pub(super) fn reached(evidence: &Evidence<'_>) -> Option<ReachedMemoryLimit> {
     let hits_per_sec = typical(&evidence.strained(), names::SERVER_MEMORY_LIMIT_HITS)?;
     let fact = |name: &str| evidence.run.record.server_facts.get(name);
     let limit = fact("memory_limit").and_then(|bytes| bytes.parse::<u64>().ok()).zip(fact("memory_limit_file"));
@@ -51,12 +51,12 @@ pub(super) fn reached(evidence: &Evidence<'_>) -> Option<Reached> {
         "a higher limit ({doubles}`docker update --memory`, `limits.memory` of Kubernetes, `MemoryHigh=` of systemd), \
          or less that it keeps, writes or maps"
     );
-    (hits_per_sec >= LEAST_HITS_PER_SEC).then_some(Reached { hits_per_sec, which, commands, advice })
+    (hits_per_sec >= LEAST_HITS_PER_SEC).then_some(ReachedMemoryLimit { hits_per_sec, which, commands, advice })
 }
 
-impl Reached {
+impl ReachedMemoryLimit {
     /// `reached its limit of memory of 48.0 MiB (...) 210 times a second`.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn clause(&self) -> String {
         format!("reached its limit of memory{} {} times a second", self.which, format_si(self.hits_per_sec))
     }
 }
@@ -75,7 +75,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "The server {} beyond the yield point, and for {} of the time a thread was stalled while the kernel made \
              room{before}; few pages were read from a disk.",
-            reached.words(),
+            reached.clause(),
             percent(stalled)
         ),
         format!("To try: {}.", reached.advice),

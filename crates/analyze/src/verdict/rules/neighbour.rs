@@ -15,12 +15,12 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("neighbour"),
 };
 
-pub fn full(reading: &Reading<'_>, group: &GroupLevel, work: f64) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, work: f64) -> Option<FoundLimit> {
     let because = format!(
         "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else \
          had the CPU, {} running.",
         reading.at_high(),
-        group.words(),
+        group.label(),
         percent(group.ready_others / work),
         percent(group.running / work),
     );
@@ -29,5 +29,5 @@ pub fn full(reading: &Reading<'_>, group: &GroupLevel, work: f64) -> Option<Limi
         "To try: stop that work (the doubts name the busiest), CPUs of its own for the server, or more weight for \
          its control group (`{command}` names it; `cpu.weight`, `CPUWeight=` of systemd)."
     );
-    Limit::of(RULE.id, because, remedy, &[command])
+    FoundLimit::new(RULE.id, because, remedy, &[command])
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::point::allowed_cpus;
 use crate::programs::runs_one_thread_at_a_time;
 use crate::zones::polling;
+use std::ops::RangeInclusive;
 
 pub(super) const RULE: Rule = Rule {
     id: "one-at-a-time",
@@ -44,11 +45,10 @@ const ONE_CPU_THREAD: f64 = 0.8;
 const ONE_CPU_OF: f64 = 1.5;
 
 /// Measurements that show a process held to one CPU.
-pub struct Held {
-    /// CPUs that the busiest process used at the loads under strain: the least and the most.
-    process_cpus: (f64, f64),
-    /// The lowest and the highest of these loads.
-    loads: (f64, f64),
+pub struct HeldToOneCpu {
+    /// CPUs that the busiest process used at the loads under strain.
+    process_cpus: RangeInclusive<f64>,
+    loads: RangeInclusive<f64>,
     sweep: Sweep,
     /// The busiest thread, in CPUs.
     thread_cpus: f64,
@@ -61,11 +61,11 @@ pub struct Held {
     pub is_proven: bool,
 }
 
-impl Held {
+impl HeldToOneCpu {
     /// Describes the CPU time that the process used, and at which loads.
-    pub fn words(&self) -> String {
-        let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
-        let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
+    pub fn clause(&self) -> String {
+        let [least, most] = [self.process_cpus.start(), self.process_cpus.end()].map(|cpus| format!("{cpus:.2}"));
+        let [low, high] = [self.loads.start(), self.loads.end()].map(|load| load_words(*load, self.sweep));
         format!(
             "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while all of the server's work \
              took {} of its CPUs",
@@ -86,14 +86,14 @@ fn waited(points: &[&Point]) -> Option<(f64, u64)> {
 }
 
 /// `None` if no process is held to one CPU, or if that is not known.
-pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
+pub fn held(evidence: &Evidence<'_>) -> Option<HeldToOneCpu> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
     let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
     let is_held = |point: &&&Point| {
         point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| ONE_CPU.contains(&cpus)) && !polling::polls(point)
     };
     let held: Vec<&Point> = points.iter().filter(is_held).copied().collect();
-    let loads = range(held.iter().map(|point| load(point)))?;
+    let (low, high) = range(held.iter().map(|point| load(point)))?;
     let process = typical(&held, names::SERVER_BUSIEST_PROCESS)?;
     let thread_cpus = typical(&held, names::SERVER_BUSIEST_THREAD)?;
     let own_share = evidence.own_typical(&held)?;
@@ -105,7 +105,7 @@ pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
     let waited = waited(&held);
     let before = self::waited(&evidence.relaxed()).map(|(share, _)| share);
     if (held.len() as f64) < ONE_CPU_POINTS * points.len() as f64
-        || loads.1 < ONE_CPU_LOADS * loads.0
+        || high < ONE_CPU_LOADS * low
         || thread_cpus > ONE_CPU_THREAD * process
         || cpus < ONE_CPU_OF
         || evidence.are_cpus_full(&held) != Some(false)
@@ -116,10 +116,10 @@ pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
     }
     let grows =
         waited.zip(before).is_some_and(|((share, _), before)| share >= LOCK_RATIO && share - before >= LOCK_GROWTH);
-    let values = held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS));
-    Some(Held {
-        process_cpus: range(values)?,
-        loads,
+    let (least, most) = range(held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS)))?;
+    Some(HeldToOneCpu {
+        process_cpus: least..=most,
+        loads: low..=high,
         sweep,
         thread_cpus,
         waited: waited.map(|(share, times)| (share, times, before)),
@@ -140,7 +140,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that \
              (CPython's GIL, Ruby's GVL), or one lock that a thread holds whenever it works.",
-            held.words(),
+            held.clause(),
             waited.unwrap_or_default()
         ),
         format!(

@@ -53,7 +53,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let at_a_time = at_a_time(evidence)?;
     let because = format!(
         "It works on {}, while {:.1} were inside it at {} and no CPU, thread, lock, file or other server was full.",
-        at_a_time.words(),
+        at_a_time.phrase(),
         inside.min(requests.in_flight),
         load_words(high.load, evidence.sweep()?.sweep),
     );
@@ -67,16 +67,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 /// How many requests an idle server works on at a time, whatever the number of connections.
-pub struct AtATime {
+pub struct Concurrency {
     /// Throughput times the time of one request alone.
     pub count: f64,
     throughput: f64,
     alone_s: f64,
 }
 
-impl AtATime {
+impl Concurrency {
     /// `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
-    pub fn words(&self) -> String {
+    pub fn phrase(&self) -> String {
         let rounded = self.count.round().max(1.0);
         format!(
             "about {} at a time ({}/s x {}, the time of one alone, = {:.1})",
@@ -94,7 +94,7 @@ impl AtATime {
 }
 
 /// Number of requests that an idle server serves at a time, whatever the number of connections.
-pub fn at_a_time(evidence: &Evidence<'_>) -> Option<AtATime> {
+pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
     let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
@@ -116,5 +116,5 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<AtATime> {
     if at_once < 0.5 || loads.reduce(f64::max)? < 2.0 * at_once || lowest.iter().any(is_pipelined) {
         return None;
     }
-    Some(AtATime { count: at_once, throughput, alone_s })
+    Some(Concurrency { count: at_once, throughput, alone_s })
 }

@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         "few pages were read from a disk, so it may be reclaim, or a mapping that another thread changes".into()
     };
     let reached = reached(evidence);
-    let limit = reached.as_ref().map_or(String::new(), |reached| format!(" It {}.", reached.words()));
+    let limit = reached.as_ref().map_or(String::new(), |reached| format!(" It {}.", reached.clause()));
     let (advice, commands) = reached.map_or_else(
         || {
             let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));

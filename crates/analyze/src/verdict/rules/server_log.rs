@@ -23,7 +23,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Longest quote of a line, in characters.
 const QUOTED: usize = 160;
 
-struct Kind {
+struct LogLineKind {
     /// The rule that the line is evidence for.
     rule: &'static str,
     /// Texts that such a line contains, in lower case.
@@ -35,38 +35,38 @@ struct Kind {
 }
 
 /// Kinds that explain others come first.
-const KINDS: [Kind; 9] = [
-    Kind {
+const KINDS: [LogLineKind; 9] = [
+    LogLineKind {
         rule: "paging",
         words: &["outofmemoryerror", "out of memory", "cannot allocate memory", "memoryerror", "std::bad_alloc"],
         means: "ran out of memory",
         advice: "more memory for it (`-Xmx`, `memory.max` of its control group), or less for each request",
     },
-    Kind {
+    LogLineKind {
         rule: "descriptors",
         words: &["too many open files", "emfile"],
         means: "had no file descriptor left",
         advice: "a higher limit (`ulimit -n 65536`, `LimitNOFILE=`, `worker_rlimit_nofile` of nginx)",
     },
-    Kind {
+    LogLineKind {
         rule: "backlog",
         words: &["listen queue of socket", "listen queue overflow"],
         means: "did not accept connections fast enough",
         advice: "a longer listen queue and `sysctl -w net.core.somaxconn=4096`, or more workers",
     },
-    Kind {
+    LogLineKind {
         rule: "worker-pool",
         words: &["worker_connections are not enough"],
         means: "had no connection left in a worker",
         advice: "more `worker_connections` in its configuration",
     },
-    Kind {
+    LogLineKind {
         rule: "worker-pool",
         words: &["reached maxrequestworkers", "reached maxclients", "reached pm.max_children", "server seems busy"],
         means: "had no free worker",
         advice: "more workers (`MaxRequestWorkers` of Apache, `pm.max_children` of PHP-FPM), or shorter requests",
     },
-    Kind {
+    LogLineKind {
         rule: "backend-pool",
         words: &[
             "pool exhausted",
@@ -82,19 +82,19 @@ const KINDS: [Kind; 9] = [
         means: "had no connection left to another server",
         advice: "more connections in that pool and at that server, or fewer calls a request",
     },
-    Kind {
+    LogLineKind {
         rule: "server-errors",
         words: &["limiting requests", "limiting connections"],
         means: "refuses requests beyond a limit of its configuration",
         advice: "a higher `limit_req` or `limit_conn`",
     },
-    Kind {
+    LogLineKind {
         rule: "backend",
         words: &["no live upstreams", "upstream timed out", "while connecting to upstream", "has no server available"],
         means: "had no answer from a backend",
         advice: "whether the backend runs, and the backend alone",
     },
-    Kind {
+    LogLineKind {
         rule: "crash",
         words: &["panic:", "panicked at", "fatal error:", "segmentation fault", "core dumped"],
         means: "crashed, in part or as a whole",
@@ -103,28 +103,28 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// The lines of one kind.
-pub struct Said {
-    kind: &'static Kind,
+pub struct MatchedLines {
+    kind: &'static LogLineKind,
     times: usize,
     last: PlainText,
 }
 
-impl Said {
-    fn words(&self) -> String {
+impl MatchedLines {
+    fn quote(&self) -> String {
         format!("\"{}\" ({} of its last lines)", self.last.as_str(), grouped(self.times as f64))
     }
 }
 
 /// The kinds of lines at the end of a log, in the order of [`KINDS`].
-pub fn said(log: &[u8]) -> Vec<Said> {
+pub fn matched_lines(log: &[u8]) -> Vec<MatchedLines> {
     let log = &log[log.len().saturating_sub(READ_BYTES)..];
     let lines: Vec<(&[u8], String)> =
         log.split(|byte| *byte == b'\n').map(|line| (line, String::from_utf8_lossy(line).to_lowercase())).collect();
-    let of_kind = |kind: &'static Kind| {
+    let of_kind = |kind: &'static LogLineKind| {
         let is_of_kind = |(_, lower): &&(&[u8], String)| kind.words.iter().any(|words| lower.contains(words));
         let mut lines = lines.iter().filter(is_of_kind);
         let (last, _) = lines.next_back()?;
-        Some(Said { kind, times: lines.count() + 1, last: PlainText::of_bytes(last, QUOTED) })
+        Some(MatchedLines { kind, times: lines.count() + 1, last: PlainText::of_bytes(last, QUOTED) })
     };
     KINDS.iter().filter_map(of_kind).collect()
 }
@@ -133,7 +133,7 @@ pub fn said(log: &[u8]) -> Vec<Said> {
 pub fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
     let mut said = evidence.log().into_iter().flatten();
     let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");
-    said.map_or(String::new(), |said| format!(" The server printed {}.", said.words()))
+    said.map_or(String::new(), |said| format!(" The server printed {}.", said.quote()))
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -144,6 +144,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         .map(|(at, _)| format!(" Requests fail from {at} on."));
     let is_proven = failing.is_some();
     let because =
-        format!("The server printed that it {}: {}.{}", said.kind.means, said.words(), failing.unwrap_or_default());
+        format!("The server printed that it {}: {}.{}", said.kind.means, said.quote(), failing.unwrap_or_default());
     finding(because, format!("To try: {}.", said.kind.advice), &[])?.proven_if(is_proven)
 }

@@ -18,13 +18,13 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("slow-file"),
 };
 
-pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let waits = reading.high.waits().filter(|(_, wait)| matches!(wait.kind, WaitKind::File | WaitKind::Pipe));
     let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
     full_of(reading, group, wait)
 }
 
-pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
+pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<FoundLimit> {
     let before = reading.low.blocked_at(&[wait.kind], &wait.place);
     let call = wait.place.split(' ').next().unwrap_or("");
     let path = wait.place.split_once(' ').map_or("", |(_, path)| path);
@@ -51,11 +51,11 @@ pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> O
          {before:.2} at {}; {:.2} ran.",
         reading.at_high(),
         wait.threads,
-        group.words(),
+        group.label(),
         wait.place,
         wait.rate_and_length(),
         reading.at_low(),
         group.running,
     );
-    Limit::of(RULE.id, because, format!("To try: {advice}{device}."), &commands)
+    FoundLimit::new(RULE.id, because, format!("To try: {advice}{device}."), &commands)
 }

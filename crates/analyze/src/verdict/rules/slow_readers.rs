@@ -33,14 +33,14 @@ fn is_slow(wait: &WaitLevel) -> bool {
     wait.kind == WaitKind::Send && wait.place.ends_with(CLOSED_WINDOW)
 }
 
-pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let waits = reading.high.waits().filter(|(_, wait)| is_slow(wait));
     let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
     full_of(reading, group, wait)
 }
 
 /// `None` if the threads wait for the path and not for the clients.
-pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
+pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<FoundLimit> {
     if !is_slow(wait) {
         return None;
     }
@@ -50,7 +50,7 @@ pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> O
          clients that are slow, not the server.",
         reading.at_high(),
         wait.threads,
-        group.words(),
+        group.label(),
         wait.place,
         wait.rate_and_length(),
         reading.low.blocked_at(&[wait.kind], &wait.place),
@@ -62,5 +62,5 @@ pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> O
          (`net.ipv4.tcp_wmem`), events instead of a thread for each answer, a timeout for slow clients; `{command}` \
          shows `rwnd_limited` of each connection."
     );
-    Limit::of(RULE.id, because, remedy, &[command])
+    FoundLimit::new(RULE.id, because, remedy, &[command])
 }

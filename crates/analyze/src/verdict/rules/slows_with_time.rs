@@ -28,14 +28,14 @@ const UNQUIET_EXPLAINED: f64 = 0.85;
 /// Least number of loads that were visited twice.
 const LEAST_LOADS: usize = 3;
 
-type Visit<'a> = (&'a Point, f64);
+type PointVisit<'a> = (&'a Point, f64);
 
 /// A figure at the first and the last visit of each load, for loads that were visited twice.
 fn visits<'a>(
     evidence: &Evidence<'a>,
     with_disturbed: bool,
     value: impl Fn(&Point) -> Option<f64>,
-) -> Vec<(Visit<'a>, Visit<'a>)> {
+) -> Vec<(PointVisit<'a>, PointVisit<'a>)> {
     let Some(sweep) = evidence.sweep() else { return Vec::new() };
     let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
     let points = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep);

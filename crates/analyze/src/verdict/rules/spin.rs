@@ -38,7 +38,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without \
              making progress.",
-            grown.words(),
+            grown.sentence(),
             format_si(waited)
         ),
         format!(

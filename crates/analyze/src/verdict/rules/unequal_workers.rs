@@ -19,13 +19,13 @@ pub(super) const RULE: Rule = Rule {
 /// Least time of the slowest process for a request over that of the median one.
 const SLOWER: f64 = 2.0;
 
-pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let groups = || reading.high.groups.iter().filter(|group| group.processes.len() > 1);
     groups().find_map(|group| slow_one(reading, group)).or_else(|| groups().find_map(|group| full_one(reading, group)))
 }
 
 /// A process takes several times as long for a request as the median one, and has little idle time.
-fn slow_one(reading: &Reading<'_>, group: &GroupLevel) -> Option<Limit> {
+fn slow_one(reading: &AccountRange<'_>, group: &GroupLevel) -> Option<FoundLimit> {
     let at_work = group.processes.iter().filter(|one| one.us_per_request().is_some());
     let mut by_time: Vec<(f64, &ProcessLevel)> =
         at_work.map(|one| (one.us_per_request().unwrap_or(0.0), one)).collect();
@@ -50,7 +50,7 @@ fn slow_one(reading: &Reading<'_>, group: &GroupLevel) -> Option<Limit> {
     compare_processes(because, &[slowest.pid])
 }
 
-fn full_one(reading: &Reading<'_>, group: &GroupLevel) -> Option<Limit> {
+fn full_one(reading: &AccountRange<'_>, group: &GroupLevel) -> Option<FoundLimit> {
     let mut busy: Vec<(u32, f64)> = group.processes.iter().map(|one| (one.pid, one.busy_ratio)).collect();
     busy.sort_by(|a, b| b.1.total_cmp(&a.1));
     let full: Vec<u32> = busy.iter().take_while(|(_, busy)| *busy >= reading.full).map(|(pid, _)| *pid).collect();
@@ -77,7 +77,7 @@ fn full_one(reading: &Reading<'_>, group: &GroupLevel) -> Option<Limit> {
     compare_processes(because, &full)
 }
 
-fn compare_processes(because: String, pids: &[u32]) -> Option<Limit> {
+fn compare_processes(because: String, pids: &[u32]) -> Option<FoundLimit> {
     let pids: Vec<String> = pids.iter().take(4).map(u32::to_string).collect();
     let command = format!("ps -o pid,psr,pcpu,args -p {}", pids.join(","));
     let remedy = format!(
@@ -85,5 +85,5 @@ fn compare_processes(because: String, pids: &[u32]) -> Option<Limit> {
          process (SO_REUSEPORT, accept in turn) are not moved when it is slow: let all accept from one queue, or \
          close connections after some requests."
     );
-    Limit::of(RULE.id, because, remedy, &[command])
+    FoundLimit::new(RULE.id, because, remedy, &[command])
 }

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 /// Requests under way over the threads of a pool that is full, at least.
 const LEAST_PER_THREAD: f64 = 1.05;
 
-pub fn full(reading: &Reading<'_>, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<Limit> {
+pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<FoundLimit> {
     let in_flight = reading.high.requests.as_ref()?.in_flight;
     // Where each request has a thread, more threads are no remedy.
     if in_flight < LEAST_PER_THREAD * group.threads {
@@ -37,7 +37,7 @@ pub fn full(reading: &Reading<'_>, group: &GroupLevel, most: &WaitLevel, work: f
     let because = format!(
         "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
          requests were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
-        group.words(),
+        group.label(),
         reading.at_high(),
         in_flight,
         percent(most.threads / work),
@@ -52,5 +52,5 @@ pub fn full(reading: &Reading<'_>, group: &GroupLevel, most: &WaitLevel, work: f
          stacks. `{command}` names its threads.",
         most.place
     );
-    Limit::of(RULE.id, because, remedy, &[command])
+    FoundLimit::new(RULE.id, because, remedy, &[command])
 }

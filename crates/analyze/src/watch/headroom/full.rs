@@ -9,6 +9,7 @@ use crate::statistics::student;
 use crate::statistics::{mean, quantile};
 use record::units::format_si;
 use record::watch::Range;
+use std::ops::RangeInclusive;
 
 const CONFIDENCE: f64 = 0.95;
 /// Fewer readings give no line.
@@ -24,11 +25,11 @@ const FULL: f64 = 0.95;
 const FULL_APART: f64 = 1.5;
 /// Number of last readings that count as "now".
 pub const LAST: usize = 5;
-const EXPONENTS: (f64, f64) = (0.5, 1.5);
+const EXPONENTS: RangeInclusive<f64> = 0.5..=1.5;
 
 /// The use of a resource between two readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Use {
+pub struct ResourceUse {
     /// Requests per second.
     pub rate: f64,
     /// Use by all programs.
@@ -38,17 +39,17 @@ pub struct Use {
 }
 
 /// The mean over the last readings.
-pub fn now(uses: &[Use]) -> Use {
+pub fn now(uses: &[ResourceUse]) -> ResourceUse {
     let last = &uses[uses.len().saturating_sub(LAST)..];
-    let of = |value: fn(&Use) -> f64| mean(last.iter().map(value)).unwrap_or(0.0);
-    Use { rate: of(|at| at.rate), used: of(|at| at.used), own: of(|at| at.own) }
+    let of = |value: fn(&ResourceUse) -> f64| mean(last.iter().map(value)).unwrap_or(0.0);
+    ResourceUse { rate: of(|at| at.rate), used: of(|at| at.used), own: of(|at| at.own) }
 }
 
 /// The rate at which all of `most` is in use.
 ///
 /// # Errors
 /// The reason why the rate is unknown, in words that follow the resource's name.
-pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
+pub fn full_at(uses: &[ResourceUse], most: f64) -> Result<Range, String> {
     if uses.len() < FEWEST {
         return Err(format!("{} so far, at least {FEWEST} are needed", record::units::count(uses.len(), "reading")));
     }
@@ -128,19 +129,19 @@ fn widening(residuals: &[f64]) -> f64 {
 }
 
 /// The capacity if the server's use is a fixed cost for each request.
-fn ratio(uses: &[Use], left: f64) -> Option<f64> {
+fn ratio(uses: &[ResourceUse], left: f64) -> Option<f64> {
     let (own, rate) = uses.iter().fold((0.0, 0.0), |(own, rate), at| (own + at.own, rate + at.rate));
     Some(left * rate / own).filter(|x| x.is_finite() && *x > 0.0)
 }
 
 /// The capacity if the server's use is a power of the rate, and clearly differs from the fixed cost.
-fn power(uses: &[Use], left: f64) -> Option<f64> {
+fn power(uses: &[ResourceUse], left: f64) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         uses.iter().filter(|at| at.rate > 0.0 && at.own > 0.0).map(|at| (at.rate.ln(), at.own.ln())).collect();
     let line = line(&logs, CONFIDENCE).filter(|_| logs.len() >= FEWEST && left > 0.0)?;
     student(CONFIDENCE, logs.len() as f64 - 2.0)?;
     let (low, high) = line.slope.interval().filter(|(low, high)| !(low..=high).contains(&&1.0))?;
-    let exponent = ((low + high) / 2.0).clamp(EXPONENTS.0, EXPONENTS.1);
+    let exponent = ((low + high) / 2.0).clamp(*EXPONENTS.start(), *EXPONENTS.end());
     let mean_of = |value: fn(&(f64, f64)) -> f64| logs.iter().map(value).sum::<f64>() / logs.len() as f64;
     let scale = mean_of(|(_, y)| *y) - exponent * mean_of(|(x, _)| *x);
     Some(((left.ln() - scale) / exponent).exp()).filter(|x| x.is_finite())
@@ -180,7 +181,7 @@ mod tests {
 
     /// A minute of readings, one per second: the rate swings slowly with noise, up to `peak` of the capacity. Other
     /// work uses the CPU, too: on average `others`, more or less for seconds at a time.
-    fn readings(server: &Server, peak: f64, others: f64, random: &mut ChaCha8Rng) -> Vec<Use> {
+    fn readings(server: &Server, peak: f64, others: f64, random: &mut ChaCha8Rng) -> Vec<ResourceUse> {
         let (mut drift, phase, swing) = (0.0, random.random_range(0.0..6.0), random.random_range(0.25..0.8));
         let period: f64 = random.random_range(15.0..90.0);
         (0..60)
@@ -191,7 +192,7 @@ mod tests {
                 drift = 0.8 * drift + others * random.random_range(-0.15..0.15);
                 // The kernel counts idle time in ticks of 10 ms.
                 let used = ((own + others + drift) * 100.0 + random.random_range(-0.5..0.5)).round() / 100.0;
-                Use { rate: at * 1000.0, used: used.clamp(0.0, 1.0), own }
+                ResourceUse { rate: at * 1000.0, used: used.clamp(0.0, 1.0), own }
             })
             .collect()
     }
@@ -227,10 +228,10 @@ mod tests {
         let mut random = random(4);
         for _ in 0..200 {
             let rate = random.random_range(10.0..10_000.0);
-            let steady: Vec<Use> = (0..60)
+            let steady: Vec<ResourceUse> = (0..60)
                 .map(|_| {
                     let rate = rate * random.random_range(0.95..1.05);
-                    Use { rate, used: 3e-5 * rate, own: 3e-5 * rate }
+                    ResourceUse { rate, used: 3e-5 * rate, own: 3e-5 * rate }
                 })
                 .collect();
             let why = full_at(&steady, 1.0).unwrap_err();
@@ -243,10 +244,10 @@ mod tests {
         let mut random = random(5);
         let refused = (0..200)
             .filter(|_| {
-                let uses: Vec<Use> = (0..60)
+                let uses: Vec<ResourceUse> = (0..60)
                     .map(|_| {
                         let used = random.random_range(0.1..0.3);
-                        Use { rate: random.random_range(100.0..1000.0), used, own: used }
+                        ResourceUse { rate: random.random_range(100.0..1000.0), used, own: used }
                     })
                     .collect();
                 full_at(&uses, 1.0).is_err_and(|why| why.contains("does not clearly grow"))
@@ -257,18 +258,18 @@ mod tests {
 
     #[test]
     fn a_full_resource_has_no_room_and_other_work_reduces_the_capacity() {
-        let at = |rate: f64, used: f64, own: f64| Use { rate, used, own };
-        let full: Vec<Use> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
+        let at = |rate: f64, used: f64, own: f64| ResourceUse { rate, used, own };
+        let full: Vec<ResourceUse> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
         let range = full_at(&full, 1.0).unwrap();
         assert!(range.low < 501.0 && range.high.unwrap() > 500.0 && range.high.unwrap() < 540.0, "{range:?}");
         // A polling server uses as much CPU at a third of the rate.
-        let polls: Vec<Use> = (0..20).map(|n| at(if n < 10 { 300.0 } else { 900.0 }, 1.0, 0.98)).collect();
+        let polls: Vec<ResourceUse> = (0..20).map(|n| at(if n < 10 { 300.0 } else { 900.0 }, 1.0, 0.98)).collect();
         let why = full_at(&polls, 1.0).unwrap_err();
         assert!(why.contains("as busy at 300/s as at 900/s") && why.contains("polls"), "{why}");
-        let other: Vec<Use> = (0..20).map(|n| at(f64::from(n) + 100.0, 1.0, 0.2)).collect();
+        let other: Vec<ResourceUse> = (0..20).map(|n| at(f64::from(n) + 100.0, 1.0, 0.2)).collect();
         assert!(full_at(&other, 1.0).unwrap_err().contains("other work"));
         assert!(full_at(&full[..5], 1.0).unwrap_err().contains("5 readings"));
-        let silent: Vec<Use> = (0..20).map(|_| at(0.0, 0.1, 0.1)).collect();
+        let silent: Vec<ResourceUse> = (0..20).map(|_| at(0.0, 0.1, 0.1)).collect();
         assert_eq!(full_at(&silent, 1.0).unwrap_err(), "there are no requests");
     }
 }

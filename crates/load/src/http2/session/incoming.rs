@@ -1,8 +1,8 @@
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
 use super::super::{Consumed, Malformed};
-use super::{Data, Ended, Header, KEPT_BYTES, Session, WINDOW_BYTES};
-use crate::framing::Parted;
+use super::{Data, GoAway, Header, Http2Session, KEPT_BYTES, StreamEnd, WINDOW_BYTES};
+use crate::framing::PartCounter;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADER_FRAMES: u32 = 128;
@@ -35,31 +35,31 @@ const WRONG_WINDOW: Malformed = Malformed("the server opens an HTTP/2 window by 
 const FLOOD: Malformed =
     Malformed("the server sends 10000 frames that require an answer (PING, SETTINGS), and no response");
 
-impl<R: Default + Clone> Session<R> {
-    pub(super) fn feed_frames(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+impl<R: Default + Clone> Http2Session<R> {
+    pub(super) fn feed_frames(&mut self, bytes: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         if self.is_refusing && self.refuse() {
-            fed.is_complete = true;
+            consumed.is_complete = true;
             return Ok(());
         }
-        while fed.used < bytes.len() && !fed.is_complete {
-            let rest = &bytes[fed.used..];
+        while consumed.used < bytes.len() && !consumed.is_complete {
+            let rest = &bytes[consumed.used..];
             if self.data.left + self.data.padding > 0 {
                 // Only the first bytes of a slice can be the rest of a frame.
-                self.take_data(rest, fed);
+                self.take_data(rest, consumed);
             } else if !self.carry.is_empty() {
-                self.carry_on(rest, fed)?;
+                self.carry_on(rest, consumed)?;
             } else {
                 if !self.has_settings {
                     check_start(rest)?;
                 }
-                let head = Head::read(rest);
+                let head = FrameHead::read(rest);
                 let whole = head.map_or(HEAD_BYTES, |head| needed(&head));
                 if rest.len() < whole {
                     if let Some(head) = &head {
                         self.check(head)?;
                     }
                     self.carry.extend_from_slice(rest);
-                    fed.used = bytes.len();
+                    consumed.used = bytes.len();
                     break;
                 }
                 let Some(head) = head else { break };
@@ -70,23 +70,23 @@ impl<R: Default + Clone> Session<R> {
                     break;
                 }
                 self.check(&head)?;
-                fed.used += whole;
-                self.take_frame(&head, &rest[HEAD_BYTES..whole], fed)?;
+                consumed.used += whole;
+                self.take_frame(&head, &rest[HEAD_BYTES..whole], consumed)?;
             }
         }
         Ok(())
     }
 
-    fn carry_on(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn carry_on(&mut self, bytes: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         let before = self.carry.len();
         let mut used = 0;
         loop {
-            let head = Head::read(&self.carry);
+            let head = FrameHead::read(&self.carry);
             let whole = head.map_or(HEAD_BYTES, |head| needed(&head));
             let part = (whole - self.carry.len()).min(bytes.len() - used);
             self.carry.extend_from_slice(&bytes[used..used + part]);
             used += part;
-            fed.used += part;
+            consumed.used += part;
             if before < HEAD_BYTES && !self.has_settings {
                 check_start(&self.carry)?;
             }
@@ -94,14 +94,14 @@ impl<R: Default + Clone> Session<R> {
                 return Ok(());
             }
             let Some(head) = head else {
-                if let Some(head) = Head::read(&self.carry) {
+                if let Some(head) = FrameHead::read(&self.carry) {
                     self.check(&head)?;
                 }
                 continue;
             };
             self.check(&head)?;
             let mut carry = std::mem::take(&mut self.carry);
-            self.take_frame(&head, &carry[HEAD_BYTES..whole], fed)?;
+            self.take_frame(&head, &carry[HEAD_BYTES..whole], consumed)?;
             if carry.capacity() <= KEPT_BYTES {
                 carry.clear();
                 self.carry = carry;
@@ -111,7 +111,7 @@ impl<R: Default + Clone> Session<R> {
     }
 
     #[inline]
-    fn check(&self, head: &Head) -> Result<(), Malformed> {
+    fn check(&self, head: &FrameHead) -> Result<(), Malformed> {
         if !self.has_settings && (head.kind != SETTINGS || head.has(ACK) || head.stream != 0) {
             return Err(NOT_HTTP_2);
         }
@@ -144,21 +144,21 @@ impl<R: Default + Clone> Session<R> {
     }
 
     #[inline]
-    fn take_frame(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_frame(&mut self, head: &FrameHead, payload: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         match head.kind {
-            DATA => self.begin_data(head, payload, fed),
-            HEADERS => self.take_headers(head, payload, fed),
-            CONTINUATION => self.take_continuation(head, payload, fed),
-            RST_STREAM => self.take_reset(head.stream, number(payload), fed),
+            DATA => self.begin_data(head, payload, consumed),
+            HEADERS => self.take_headers(head, payload, consumed),
+            CONTINUATION => self.take_continuation(head, payload, consumed),
+            RST_STREAM => self.take_reset(head.stream, number(payload), consumed),
             WINDOW_UPDATE => self.open_window(head.stream, number(payload)),
-            SETTINGS if !head.has(ACK) => self.take_settings(payload, fed),
+            SETTINGS if !head.has(ACK) => self.take_settings(payload, consumed),
             PING if !head.has(ACK) => {
-                Head::put(PING, ACK, 0, payload.len(), &mut self.out);
+                FrameHead::put(PING, ACK, 0, payload.len(), &mut self.out);
                 self.out.extend_from_slice(payload);
                 self.demanded()
             }
             GOAWAY => {
-                self.go_away(number(payload) & 0x7fff_ffff, number(&payload[4..]), fed);
+                self.go_away(number(payload) & 0x7fff_ffff, number(&payload[4..]), consumed);
                 Ok(())
             }
             // PRIORITY, acknowledgements and unknown types, which must be ignored.
@@ -174,29 +174,29 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    fn complete(&mut self, place: usize, ended: Ended, fed: &mut Consumed) {
+    fn complete(&mut self, place: usize, ended: StreamEnd, consumed: &mut Consumed) {
         self.demands = 0;
         (self.current, self.ended) = (Some(place), Some(ended));
-        fed.is_complete = true;
+        consumed.is_complete = true;
     }
 
     /// Ends a response; malformed if its body differs from the announced length (RFC 9113 section 8.1.1).
     #[inline]
-    fn complete_response(&mut self, place: usize, fed: &mut Consumed) {
+    fn complete_response(&mut self, place: usize, consumed: &mut Consumed) {
         let stream = self.streams.get(place);
         let is_good_call = stream.status == 200 && stream.grpc_status == Some(0);
         let ended = if stream.body_left.is_some_and(|left| left > 0) {
-            Ended::Malformed(TOO_SHORT)
+            StreamEnd::Malformed(TOO_SHORT)
         } else if self.counts_messages && is_good_call && stream.messages.is_within() {
-            Ended::Malformed(CUT_MESSAGE)
+            StreamEnd::Malformed(CUT_MESSAGE)
         } else {
-            Ended::Response
+            StreamEnd::Response
         };
-        self.complete(place, ended, fed);
+        self.complete(place, ended, consumed);
     }
 
     #[inline]
-    fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn begin_data(&mut self, head: &FrameHead, payload: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         let place = self.place_of(head.stream)?;
         let padding = if head.has(PADDED) { u32::from(payload[0]) + 1 } else { 0 };
         if padding > head.length {
@@ -222,36 +222,36 @@ impl<R: Default + Clone> Session<R> {
                 None => {
                     // The stream is over: skip the payload.
                     self.data.place = None;
-                    self.complete(place, Ended::Malformed(TOO_LONG), fed);
+                    self.complete(place, StreamEnd::Malformed(TOO_LONG), consumed);
                     return Ok(());
                 }
             }
         }
         if self.data.left + self.data.padding == 0 {
-            self.end_data(fed);
+            self.end_data(consumed);
         }
         Ok(())
     }
 
     #[inline]
-    fn take_data(&mut self, bytes: &[u8], fed: &mut Consumed) {
+    fn take_data(&mut self, bytes: &[u8], consumed: &mut Consumed) {
         let part = (self.data.left as usize).min(bytes.len());
         let padding = (self.data.padding as usize).min(bytes.len() - part);
         self.data.left -= part as u32;
         self.data.padding -= padding as u32;
-        fed.used += part + padding;
+        consumed.used += part + padding;
         if let Some(place) = self.data.place {
             self.current = Some(place);
-            fed.body += part;
-            self.count(place, &bytes[..part], fed);
+            consumed.body += part;
+            self.count(place, &bytes[..part], consumed);
         }
         if self.data.left + self.data.padding == 0 {
-            self.end_data(fed);
+            self.end_data(consumed);
         }
     }
 
     #[inline]
-    fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Consumed) {
+    fn count(&mut self, place: usize, bytes: &[u8], consumed: &mut Consumed) {
         let stream = self.streams.at(place);
         let parts = if self.counts_messages {
             stream.messages.take(bytes)
@@ -260,19 +260,19 @@ impl<R: Default + Clone> Session<R> {
         } else {
             return;
         };
-        fed.add_parts(parts);
+        consumed.add_parts(parts);
     }
 
-    fn end_data(&mut self, fed: &mut Consumed) {
+    fn end_data(&mut self, consumed: &mut Consumed) {
         if let Some(place) = self.data.place.take()
             && self.data.is_last
         {
-            self.complete_response(place, fed);
+            self.complete_response(place, consumed);
         }
     }
 
     #[inline]
-    fn take_headers(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_headers(&mut self, head: &FrameHead, payload: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         let mut block = payload;
         if head.has(PADDED) {
             let (padding, rest) = block.split_first().ok_or(WRONG_PADDING)?;
@@ -283,7 +283,7 @@ impl<R: Default + Clone> Session<R> {
         }
         let is_last = head.has(END_STREAM);
         if head.has(END_HEADERS) {
-            return self.take_block(head.stream, is_last, block, fed);
+            return self.take_block(head.stream, is_last, block, consumed);
         }
         if let place @ Some(_) = self.place_of(head.stream)? {
             self.current = place;
@@ -292,7 +292,12 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    fn take_continuation(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_continuation(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        consumed: &mut Consumed,
+    ) -> Result<(), Malformed> {
         let Some(mut header) = self.header.take() else { return Err(WRONG_ORDER) };
         header.block.extend_from_slice(payload);
         header.frames += 1;
@@ -300,7 +305,7 @@ impl<R: Default + Clone> Session<R> {
             return Err(TOO_LONG_HEADER);
         }
         if head.has(END_HEADERS) {
-            return self.take_block(header.stream, header.is_last, &header.block, fed);
+            return self.take_block(header.stream, header.is_last, &header.block, consumed);
         }
         if let place @ Some(_) = self.streams.find(head.stream) {
             self.current = place;
@@ -310,7 +315,13 @@ impl<R: Default + Clone> Session<R> {
     }
 
     #[inline]
-    fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_block(
+        &mut self,
+        stream: u32,
+        is_last: bool,
+        block: &[u8],
+        consumed: &mut Consumed,
+    ) -> Result<(), Malformed> {
         // Also read for a stream that is over, because the table belongs to the connection.
         let fields = self.fields.read(block)?;
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
@@ -342,9 +353,9 @@ impl<R: Default + Clone> Session<R> {
             }
             status => {
                 stream.status = status;
-                stream.parted = Parted::new(fields.parts);
+                stream.parted = PartCounter::new(fields.parts);
                 if fields.is_length_wrong {
-                    self.complete(place, Ended::Malformed(BAD_LENGTH), fed);
+                    self.complete(place, StreamEnd::Malformed(BAD_LENGTH), consumed);
                     return Ok(());
                 }
                 let has_no_body = stream.is_head || status == 204 || status == 304;
@@ -355,14 +366,14 @@ impl<R: Default + Clone> Session<R> {
             self.location = fields.location;
         }
         if is_last {
-            self.complete_response(place, fed);
+            self.complete_response(place, consumed);
         }
         Ok(())
     }
 
-    fn take_reset(&mut self, stream: u32, code: u32, fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_reset(&mut self, stream: u32, code: u32, consumed: &mut Consumed) -> Result<(), Malformed> {
         if let Some(place) = self.place_of(stream)? {
-            self.complete(place, Ended::Reset(code), fed);
+            self.complete(place, StreamEnd::Reset(code), consumed);
         }
         Ok(())
     }
@@ -384,7 +395,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    fn take_settings(&mut self, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
+    fn take_settings(&mut self, payload: &[u8], consumed: &mut Consumed) -> Result<(), Malformed> {
         let before = self.settings.window_bytes;
         self.settings.take(payload)?;
         if let Some(limit) = self.settings.table_bytes {
@@ -398,10 +409,10 @@ impl<R: Default + Clone> Session<R> {
             }
             self.send_waiting();
         }
-        Head::put(SETTINGS, ACK, 0, 0, &mut self.out);
+        FrameHead::put(SETTINGS, ACK, 0, 0, &mut self.out);
         if !self.has_settings {
             self.has_settings = true;
-            fed.is_complete = true;
+            consumed.is_complete = true;
         }
         self.demanded()
     }
@@ -411,20 +422,20 @@ impl<R: Default + Clone> Session<R> {
         if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
     }
 
-    fn go_away(&mut self, last: u32, code: u32, fed: &mut Consumed) {
+    fn go_away(&mut self, last: u32, code: u32, consumed: &mut Consumed) {
         // For a graceful close, the first GOAWAY still allows all streams.
-        let last = self.going.map_or(last, |(before, _)| before.min(last));
-        self.going = Some((last, code));
+        let last = self.going.map_or(last, |before| before.last.min(last));
+        self.going = Some(GoAway { last, code });
         self.is_refusing = true;
-        fed.is_complete = self.refuse();
+        consumed.is_complete = self.refuse();
     }
 
     fn refuse(&mut self) -> bool {
-        let (last, code) = self.going.unwrap_or((u32::MAX, 0));
+        let GoAway { last, code } = self.going.unwrap_or(GoAway { last: u32::MAX, code: 0 });
         let place = self.streams.position(0, |stream| stream.id > last);
         self.is_refusing = place.is_some();
         if self.is_refusing {
-            (self.current, self.ended) = (place, Some(Ended::GoneAway(code)));
+            (self.current, self.ended) = (place, Some(StreamEnd::GoneAway(code)));
         }
         self.is_refusing
     }
@@ -445,7 +456,7 @@ fn receive(received: &mut u32, bytes: u32, reopened: Option<u32>, out: &mut Vec<
 
 /// Bytes of a frame that must be complete before it is handled: the whole frame, or the header of DATA.
 #[inline]
-fn needed(head: &Head) -> usize {
+fn needed(head: &FrameHead) -> usize {
     match head.kind {
         DATA => HEAD_BYTES + usize::from(head.has(PADDED)),
         _ => HEAD_BYTES + head.length as usize,

@@ -4,7 +4,7 @@ use rand_distr::{Distribution, Zipf};
 use record::Share;
 use record::protocol::Keyspace;
 
-pub(super) struct Draws {
+pub(super) struct KeyDraws {
     rng: ChaCha8Rng,
     keys: u64,
     zipf: Option<Zipf<f64>>,
@@ -13,13 +13,13 @@ pub(super) struct Draws {
     pub(super) value: Box<[u8]>,
 }
 
-impl Draws {
+impl KeyDraws {
     pub(super) fn new(keyspace: &Keyspace, seed: u64, share: Share) -> Self {
         // Independent of the random numbers of schedule and targets.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 << 32 | u64::from(share.index));
         let is_skewed = keyspace.zipf_exponent > 0.0;
-        Draws {
+        KeyDraws {
             rng,
             keys: keyspace.keys.max(1),
             // `check` has verified the distribution.
@@ -50,13 +50,13 @@ pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-enum Piece {
+enum WordPiece {
     Text(Box<[u8]>),
     Key,
     Value,
 }
 
-pub(super) struct Word(Vec<Piece>);
+pub(super) struct Word(Vec<WordPiece>);
 
 impl Word {
     /// Parses a word with the placeholders `{key}` and `{value}`.
@@ -64,16 +64,16 @@ impl Word {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let place = [("{key}", Piece::Key), ("{value}", Piece::Value)]
+            let place = [("{key}", WordPiece::Key), ("{value}", WordPiece::Value)]
                 .into_iter()
                 .filter_map(|(name, piece)| Some((rest.find(name)?, name.len(), piece)))
                 .min_by_key(|(at, _, _)| *at);
             let Some((at, length, piece)) = place else {
-                pieces.push(Piece::Text(rest.as_bytes().into()));
+                pieces.push(WordPiece::Text(rest.as_bytes().into()));
                 break;
             };
             if at > 0 {
-                pieces.push(Piece::Text(rest.as_bytes()[..at].into()));
+                pieces.push(WordPiece::Text(rest.as_bytes()[..at].into()));
             }
             pieces.push(piece);
             rest = &rest[at + length..];
@@ -82,12 +82,12 @@ impl Word {
     }
 
     #[inline]
-    pub(super) fn put(&self, draws: &mut Draws, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, draws: &mut KeyDraws, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Key => put_number(out, draws.key()),
-                Piece::Value => out.extend_from_slice(&draws.value),
+                WordPiece::Text(text) => out.extend_from_slice(text),
+                WordPiece::Key => put_number(out, draws.key()),
+                WordPiece::Value => out.extend_from_slice(&draws.value),
             }
         }
     }
@@ -97,8 +97,8 @@ impl Word {
 mod tests {
     use super::*;
 
-    fn draws(keyspace: &Keyspace) -> Draws {
-        Draws::new(keyspace, 1, Share::one(0, 1))
+    fn draws(keyspace: &Keyspace) -> KeyDraws {
+        KeyDraws::new(keyspace, 1, Share::one(0, 1))
     }
 
     #[test]

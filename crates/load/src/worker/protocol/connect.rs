@@ -1,4 +1,4 @@
-use super::{Protocol, Stream};
+use super::{Stream, WireProtocol};
 use crate::connection::Connection;
 use crate::framing::{Consumed, Malformed};
 use crate::request::Requests;
@@ -8,9 +8,9 @@ use record::protocol::ANSWER;
 pub(crate) struct Connect;
 
 #[derive(Default)]
-pub(crate) struct Nothing;
+pub(crate) struct NoStream;
 
-impl Stream for Nothing {
+impl Stream for NoStream {
     fn reset(&mut self) {}
 
     fn status(&self) -> u16 {
@@ -22,14 +22,14 @@ impl Stream for Nothing {
     }
 }
 
-impl Protocol for Connect {
-    type Stream = Nothing;
+impl WireProtocol for Connect {
+    type Stream = NoStream;
 
     const IS_PIPELINED: bool = false;
 
     const CONNECTS_ONLY: bool = true;
 
-    fn put<S: Source>(&mut self, _source: &mut S, _requests: &Requests, _slot: usize, _stream: &mut Nothing) -> u32 {
+    fn put<S: Source>(&mut self, _source: &mut S, _requests: &Requests, _slot: usize, _stream: &mut NoStream) -> u32 {
         0
     }
 
@@ -38,7 +38,7 @@ impl Protocol for Connect {
         _source: &'b S,
         _requests: &'b Requests,
         _slot: usize,
-        _connection: &'b Connection<Nothing>,
+        _connection: &'b Connection<NoStream>,
     ) -> &'b [u8] {
         &[]
     }
@@ -47,7 +47,7 @@ impl Protocol for Connect {
         0
     }
 
-    fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+    fn feed(&mut self, _stream: &mut NoStream, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         Ok(Consumed { used: bytes.len(), ..Consumed::default() })
     }
 }

@@ -1,4 +1,4 @@
-use super::{Protocol, Stream, Traces};
+use super::{Stream, Traces, WireProtocol};
 use crate::connection::Connection;
 use crate::framing::{AtEnd, Consumed, Framing, HeadCache, Malformed};
 use crate::request::Requests;
@@ -57,7 +57,7 @@ impl Stream for Framing {
     }
 }
 
-impl Protocol for Http1 {
+impl WireProtocol for Http1 {
     type Stream = Framing;
 
     const IS_PIPELINED: bool = false;

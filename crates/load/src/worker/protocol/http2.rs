@@ -1,19 +1,19 @@
 //! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams become requests of the load.
 
-use super::{Protocol, Stream, Traces};
-use crate::connection::{Connection, UnderWay};
+use super::{Stream, Traces, WireProtocol};
+use crate::connection::{Connection, RequestInFlight};
 use crate::framing::{AtEnd, Consumed, Malformed};
-use crate::http2::{Ended, Requests, Session, places};
+use crate::http2::{Http2Session, RequestBlocks, StreamEnd, places};
 use crate::request::http_2;
 use crate::socket::Errno;
 use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
-use record::protocol::Protocol as Spoken;
+use record::protocol::Protocol;
 use std::sync::Arc;
 
 pub(crate) struct Http2 {
-    requests: Requests,
+    requests: RequestBlocks,
     depth: usize,
     places: usize,
     is_grpc: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Http2 {
     traces: Option<Traces>,
 }
 
-pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize) -> u16 {
+pub(crate) fn grpc_status<R: Default + Clone>(session: &Http2Session<R>, place: usize) -> u16 {
     match session.status(place) {
         200 => record::protocol::grpc_status(session.grpc_status(place)),
         _ => record::protocol::FIRST_ERROR,
@@ -30,7 +30,7 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 
 impl Http2 {
     pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>, connections: usize) -> Result<Self, Errno> {
-        let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
+        let is_grpc = matches!(plan.protocol, Protocol::Grpc(_));
         let depth = plan.protocol.pipeline();
         let traces = Traces::new(plan, connections * places(depth))?;
         Ok(Http2 {
@@ -45,17 +45,17 @@ impl Http2 {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
-    session: Session<UnderWay>,
+pub(crate) struct Http2Streams {
+    session: Http2Session<RequestInFlight>,
     described: Option<usize>,
     oldest_ns: u64,
-    heard_ns: u64,
+    received_ns: u64,
     is_grpc: bool,
 }
 
-impl Streams {
+impl Http2Streams {
     #[inline]
-    fn describe(&mut self, place: usize, described: &mut UnderWay) {
+    fn describe(&mut self, place: usize, described: &mut RequestInFlight) {
         if self.described != Some(place) {
             if let Some(before) = self.described.replace(place) {
                 *self.session.request(before) = *described;
@@ -65,12 +65,12 @@ impl Streams {
     }
 }
 
-impl Stream for Streams {
+impl Stream for Http2Streams {
     #[inline]
     fn reset(&mut self) {}
 
     fn close(&mut self) {
-        *self = Streams::default();
+        *self = Http2Streams::default();
     }
 
     /// The status of the current request; without one, that of the opening.
@@ -105,14 +105,14 @@ impl Stream for Streams {
     }
 
     #[inline]
-    fn push(&mut self, request: UnderWay) {
+    fn push(&mut self, request: RequestInFlight) {
         if self.session.open_streams() == 1 {
             self.oldest_ns = request.since_ns;
         }
         *self.session.request(self.session.newest()) = request;
     }
 
-    fn next(&mut self) -> Option<UnderWay> {
+    fn next(&mut self) -> Option<RequestInFlight> {
         let from = self.described.unwrap_or(0);
         self.release();
         let place = self.session.find(from, |_| true)?;
@@ -131,7 +131,7 @@ impl Stream for Streams {
     }
 
     #[inline]
-    fn turn(&mut self, described: &mut UnderWay) -> bool {
+    fn describe_current(&mut self, described: &mut RequestInFlight) -> bool {
         let place = self.session.current();
         if let Some(place) = place {
             self.describe(place, described);
@@ -139,7 +139,7 @@ impl Stream for Streams {
         place.is_some()
     }
 
-    fn describe_any(&mut self, described: &mut UnderWay) {
+    fn describe_any(&mut self, described: &mut RequestInFlight) {
         if self.described.is_none()
             && let Some(place) = self.session.find(0, |_| true)
         {
@@ -156,11 +156,11 @@ impl Stream for Streams {
     }
 
     #[inline]
-    fn heard(&mut self, now_ns: u64) {
-        self.heard_ns = now_ns;
+    fn bytes_came(&mut self, now_ns: u64) {
+        self.received_ns = now_ns;
     }
 
-    fn late(&mut self, before_ns: u64, described: &mut UnderWay) -> Option<u64> {
+    fn late(&mut self, before_ns: u64, described: &mut RequestInFlight) -> Option<u64> {
         if self.oldest_ns > before_ns {
             return None;
         }
@@ -173,7 +173,7 @@ impl Stream for Streams {
             None => self.oldest_ns = oldest_ns,
             Some(place) => self.describe(place, described),
         }
-        late.map(|_| self.heard_ns)
+        late.map(|_| self.received_ns)
     }
 
     #[inline]
@@ -184,10 +184,10 @@ impl Stream for Streams {
     #[inline]
     fn failure(&self) -> Option<Failure> {
         match self.session.ended()? {
-            Ended::Response => None,
-            Ended::Malformed(rule) => Some(Http2::failure(rule)),
-            Ended::Reset(code) => Some(Failure::StreamReset(code)),
-            Ended::GoneAway(code) => Some(Failure::GoneAway(code)),
+            StreamEnd::Response => None,
+            StreamEnd::Malformed(rule) => Some(Http2::failure(rule)),
+            StreamEnd::Reset(code) => Some(Failure::StreamReset(code)),
+            StreamEnd::GoneAway(code) => Some(Failure::GoneAway(code)),
         }
     }
 
@@ -206,8 +206,8 @@ impl Stream for Streams {
     }
 }
 
-impl Protocol for Http2 {
-    type Stream = Streams;
+impl WireProtocol for Http2 {
+    type Stream = Http2Streams;
 
     const IS_PIPELINED: bool = true;
     const IS_MULTIPLEXED: bool = true;
@@ -222,7 +222,7 @@ impl Protocol for Http2 {
         self.places
     }
 
-    fn open(&mut self, stream: &mut Streams) -> u32 {
+    fn open(&mut self, stream: &mut Http2Streams) -> u32 {
         stream.is_grpc = self.is_grpc;
         if self.counts_parts || self.is_grpc {
             stream.session.count_parts(self.is_grpc);
@@ -238,7 +238,7 @@ impl Protocol for Http2 {
         source: &mut S,
         requests: &crate::request::Requests,
         slot: usize,
-        stream: &mut Streams,
+        stream: &mut Http2Streams,
     ) -> u32 {
         let target = source.target(requests, slot);
         let id = self.traces.as_mut().map(Traces::draw);
@@ -246,9 +246,9 @@ impl Protocol for Http2 {
             self.requests.trace(id);
         }
         match source.block(slot) {
-            None => stream.session.put(&self.requests, target, UnderWay::default()),
+            None => stream.session.put(&self.requests, target, RequestInFlight::default()),
             // For a log, HEAD is target 1.
-            Some(block) => stream.session.put_block(&self.requests, block, target == 1, UnderWay::default()),
+            Some(block) => stream.session.put_block(&self.requests, block, target == 1, RequestInFlight::default()),
         }
         if let (Some(traces), Some(id)) = (&mut self.traces, id) {
             traces.keep(slot * self.places + stream.session.newest(), id);
@@ -262,13 +262,13 @@ impl Protocol for Http2 {
         _source: &'b S,
         _requests: &'b crate::request::Requests,
         _slot: usize,
-        connection: &'b Connection<Streams>,
+        connection: &'b Connection<Http2Streams>,
     ) -> &'b [u8] {
         connection.stream.session.out()
     }
 
     #[inline]
-    fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+    fn feed(&mut self, stream: &mut Http2Streams, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.session.feed(bytes)
     }
 

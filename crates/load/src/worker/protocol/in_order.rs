@@ -1,5 +1,5 @@
-use super::{Protocol, Stream};
-use crate::connection::{Connection, UnderWay};
+use super::{Stream, WireProtocol};
+use crate::connection::{Connection, RequestInFlight};
 use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::replies::Reply;
 use crate::request::Requests;
@@ -33,16 +33,16 @@ impl<K: OrderedProtocol> InOrder<K> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Queue<R> {
+pub(crate) struct ReplyQueue<R> {
     reply: R,
     out: Vec<u8>,
-    behind: VecDeque<UnderWay>,
+    behind: VecDeque<RequestInFlight>,
 }
 
 /// Larger buffers are freed when empty.
 const KEPT_BYTES: usize = 64 * 1024;
 
-impl<R: Reply> Stream for Queue<R> {
+impl<R: Reply> Stream for ReplyQueue<R> {
     fn reset(&mut self) {
         self.reply.reset();
     }
@@ -66,7 +66,7 @@ impl<R: Reply> Stream for Queue<R> {
     }
 
     fn carry_bytes(&self) -> usize {
-        self.reply.memory_bytes() + self.out.capacity() + self.behind.capacity() * size_of::<UnderWay>()
+        self.reply.memory_bytes() + self.out.capacity() + self.behind.capacity() * size_of::<RequestInFlight>()
     }
 
     #[inline]
@@ -75,12 +75,12 @@ impl<R: Reply> Stream for Queue<R> {
     }
 
     #[inline]
-    fn push(&mut self, request: UnderWay) {
+    fn push(&mut self, request: RequestInFlight) {
         self.behind.push_back(request);
     }
 
     #[inline]
-    fn next(&mut self) -> Option<UnderWay> {
+    fn next(&mut self) -> Option<RequestInFlight> {
         self.behind.pop_front()
     }
 
@@ -102,8 +102,8 @@ impl<R: Reply> Stream for Queue<R> {
     }
 }
 
-impl<K: OrderedProtocol> Protocol for InOrder<K> {
-    type Stream = Queue<K::Reply>;
+impl<K: OrderedProtocol> WireProtocol for InOrder<K> {
+    type Stream = ReplyQueue<K::Reply>;
 
     const IS_PIPELINED: bool = true;
 

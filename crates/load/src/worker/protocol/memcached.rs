@@ -1,4 +1,4 @@
-use super::commands::{Draws, put_number};
+use super::commands::{KeyDraws, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};
 use crate::replies::memcached as replies;
@@ -6,14 +6,14 @@ use record::Share;
 use record::protocol::MemcachedPlan;
 
 pub(crate) struct Memcached {
-    draws: Draws,
+    draws: KeyDraws,
     keys_per_get: u32,
     is_meta: bool,
 }
 
 impl Memcached {
     pub(crate) fn new(plan: &MemcachedPlan, seed: u64, share: Share) -> Self {
-        let draws = Draws::new(&plan.keyspace, seed, share);
+        let draws = KeyDraws::new(&plan.keyspace, seed, share);
         Memcached { draws, keys_per_get: plan.keys_per_get.max(1), is_meta: plan.is_meta }
     }
 
@@ -24,7 +24,7 @@ impl Memcached {
 }
 
 impl OrderedProtocol for Memcached {
-    type Reply = replies::Memcached;
+    type Reply = replies::MemcachedReply;
 
     /// Appends a command. Returns the number of keys of a get, and 0 for a set. Meta commands are one for each key.
     #[inline]
@@ -56,7 +56,7 @@ impl OrderedProtocol for Memcached {
     }
 
     #[inline]
-    fn feed(&mut self, reply: &mut replies::Memcached, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+    fn feed(&mut self, reply: &mut replies::MemcachedReply, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         reply.feed(target, bytes)
     }
 }

@@ -1,8 +1,8 @@
 //! The protocol of a connection: its opening, the bytes of a request, and where its response ends. No I/O.
 //!
 //! A connection describes one request in flight. In-order protocols describe the oldest one and keep the later ones
-//! in their [`Stream`]. Multiplexed protocols keep all requests, and [`Stream::turn`] lets the connection describe
-//! the one that is answered.
+//! in their [`Stream`]. Multiplexed protocols keep all requests, and [`Stream::describe_current`] lets the connection
+//! describe the one that is answered.
 
 mod commands;
 mod connect;
@@ -25,7 +25,7 @@ pub(crate) use traces::Traces;
 
 use super::Source;
 use crate::connection::Connection;
-use crate::connection::UnderWay;
+use crate::connection::RequestInFlight;
 use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
@@ -70,14 +70,14 @@ pub(crate) trait Stream: Default {
         false
     }
 
-    fn push(&mut self, _request: UnderWay) {}
+    fn push(&mut self, _request: RequestInFlight) {}
 
     /// Forgets the described request and returns another one, the oldest if responses come in order.
-    fn next(&mut self) -> Option<UnderWay> {
+    fn next(&mut self) -> Option<RequestInFlight> {
         None
     }
 
-    /// Multiplexed: the place of the described request, less than [`Protocol::places`].
+    /// Multiplexed: the place of the described request, less than [`WireProtocol::places`].
     #[inline]
     fn place(&self) -> usize {
         0
@@ -90,22 +90,22 @@ pub(crate) trait Stream: Default {
     }
 
     /// Multiplexed: describes the request that the last bytes belong to; false if there is none.
-    fn turn(&mut self, _described: &mut UnderWay) -> bool {
+    fn describe_current(&mut self, _described: &mut RequestInFlight) -> bool {
         true
     }
 
     /// Multiplexed: describes one of the requests in flight if none is described.
-    fn describe_any(&mut self, _described: &mut UnderWay) {}
+    fn describe_any(&mut self, _described: &mut RequestInFlight) {}
 
     /// Multiplexed: forgets the described request; returns whether others are in flight.
     fn release(&mut self) -> bool {
         false
     }
 
-    fn heard(&mut self, _now_ns: u64) {}
+    fn bytes_came(&mut self, _now_ns: u64) {}
 
     /// Multiplexed: describes a request that was sent before `before_ns`, if any. Returns when bytes last came in.
-    fn late(&mut self, _before_ns: u64, _described: &mut UnderWay) -> Option<u64> {
+    fn late(&mut self, _before_ns: u64, _described: &mut RequestInFlight) -> Option<u64> {
         None
     }
 
@@ -131,7 +131,7 @@ pub(crate) trait Stream: Default {
     }
 }
 
-pub(crate) trait Protocol: Sized {
+pub(crate) trait WireProtocol: Sized {
     type Stream: Stream;
 
     /// Whether a connection may have several requests in flight, and an opening. If false, the code for both is not

@@ -1,4 +1,4 @@
-use super::commands::{Draws, Word, put_number};
+use super::commands::{KeyDraws, Word, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};
 use crate::replies::resp::Resp;
@@ -6,7 +6,7 @@ use record::Share;
 use record::protocol::RedisPlan;
 
 pub(crate) struct Redis {
-    draws: Draws,
+    draws: KeyDraws,
     commands: Vec<Vec<Word>>,
     /// `None` chooses by the share of reads.
     next: Option<usize>,
@@ -25,7 +25,7 @@ impl Redis {
         let is_usual = plan.commands.is_empty();
         let (opening, opening_replies) = opening(plan);
         Redis {
-            draws: Draws::new(&plan.keyspace, seed, share),
+            draws: KeyDraws::new(&plan.keyspace, seed, share),
             commands: if is_usual { usual() } else { plan.commands.iter().map(|words| parsed(words)).collect() },
             next: (!is_usual).then(|| share.index as usize % plan.commands.len()),
             opening,

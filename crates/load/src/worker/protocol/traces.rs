@@ -23,13 +23,13 @@ impl Traces {
         }
         let mut seed = [0; 32];
         std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).map_err(errno)?;
-        let ids = vec![TraceId::of(0); places].into();
+        let ids = vec![TraceId::from_bits(0); places].into();
         Ok(Some(Traces { rng: ChaCha8Rng::from_seed(seed), ids, out: Vec::new() }))
     }
 
     #[inline]
     pub(crate) fn draw(&mut self) -> TraceId {
-        TraceId::of(self.rng.random())
+        TraceId::from_bits(self.rng.random())
     }
 
     #[inline]

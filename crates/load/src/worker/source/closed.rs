@@ -1,43 +1,43 @@
 //! Closed loop: each connection sends its next request when the response to the last one is complete.
 
 use super::Source;
-use crate::connection::{Connection, State};
-use crate::request::{Choice, Requests};
-use crate::worker::{Protocol, Task, Transport, Worker};
+use crate::connection::{Connection, ConnectionState};
+use crate::request::{Requests, TargetChoice};
+use crate::worker::{Task, Transport, WireProtocol, Worker};
 use record::time::monotonic_ns;
 
-pub(crate) struct Closed {
-    choice: Choice,
+pub(crate) struct ClosedLoop {
+    choice: TargetChoice,
     /// Whether connections are the requests; then none is opened before the load begins.
     connects_only: bool,
 }
 
-impl Closed {
+impl ClosedLoop {
     pub(crate) fn new(task: &Task<'_>) -> Self {
-        Closed {
-            choice: Choice::new(task.requests, task.plan.seed, task.share),
+        ClosedLoop {
+            choice: TargetChoice::new(task.requests, task.plan.seed, task.share),
             connects_only: task.plan.protocol == record::protocol::Protocol::Connect,
         }
     }
 }
 
-impl Source for Closed {
+impl Source for ClosedLoop {
     const IS_SCHEDULED: bool = false;
 
-    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, _start_ns: u64, now: u64) {
+    fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, _start_ns: u64, now: u64) {
         if A::CONNECTS_ONLY {
             return worker.to_open.extend(0..worker.connections.len() as u32);
         }
         let mut now = now;
         for slot in 0..worker.connections.len() {
-            if worker.connections[slot].state == State::Idle {
+            if worker.connections[slot].state == ConnectionState::Idle {
                 worker.fill(slot, now);
                 now = monotonic_ns();
             }
         }
     }
 
-    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+    fn connected<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if A::CONNECTS_ONLY {
             // The attempt began before the window's end, and the request is answered after it.
             return worker.send_request(slot, now, now);
@@ -50,13 +50,13 @@ impl Source for Closed {
     /// At the end of the window, the remaining events are handled first. A request sent for one of them would belong
     /// to no window.
     #[inline]
-    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+    fn answered<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {
             worker.send_request(slot, now, now);
         }
     }
 
-    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
+    fn closed<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         worker.to_open.push_back(slot as u32);
     }
 

@@ -2,11 +2,11 @@ mod closed;
 mod open;
 mod replay;
 
-pub(crate) use closed::Closed;
-pub(crate) use open::Open;
+pub(crate) use closed::ClosedLoop;
+pub(crate) use open::OpenLoop;
 pub(crate) use replay::Replay;
 
-use super::{Protocol, Report, Transport, Worker};
+use super::{Transport, WireProtocol, Worker, WorkerReport};
 use crate::connection::Connection;
 use crate::framing::HeadCache;
 use crate::request::Requests;
@@ -21,15 +21,15 @@ pub(crate) trait Source: Sized {
     /// ends.
     const IS_SCHEDULED: bool;
 
-    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
+    fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
 
-    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
+    fn connected<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
-    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
+    fn answered<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
-    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
+    fn closed<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
 
-    fn send_due<T: Transport, A: Protocol>(_worker: &mut Worker<'_, Self, T, A>, _now: u64) {}
+    fn send_due<T: Transport, A: WireProtocol>(_worker: &mut Worker<'_, Self, T, A>, _now: u64) {}
 
     /// When [`send_due`](Self::send_due) next has work to do; `u64::MAX`: never.
     fn due_ns(&self) -> u64 {
@@ -50,7 +50,7 @@ pub(crate) trait Source: Sized {
 
     #[inline]
     fn bytes<'b, F>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection<F>) -> &'b [u8] {
-        requests.of(connection)
+        requests.bytes_for(connection)
     }
 
     /// The request on `slot` as an HTTP/2 block, if the source has written it.
@@ -115,5 +115,5 @@ pub(crate) trait Source: Sized {
         std::iter::empty()
     }
 
-    fn report(&self, _report: &mut Report) {}
+    fn report(&self, _report: &mut WorkerReport) {}
 }

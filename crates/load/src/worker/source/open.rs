@@ -3,16 +3,16 @@
 
 use super::Source;
 use crate::arrival::Schedule;
-use crate::connection::{Connection, QUEUED, State};
-use crate::request::{Choice, Requests};
+use crate::connection::{Connection, ConnectionState, QUEUED};
+use crate::request::{Requests, TargetChoice};
 use crate::tally::Failure;
-use crate::worker::{Protocol, Report, Task, Transport, Worker};
+use crate::worker::{Task, Transport, WireProtocol, Worker, WorkerReport};
 use record::Arrival;
 use record::time::monotonic_ns;
 use std::collections::VecDeque;
 
-pub(crate) struct Open<'a> {
-    choice: Choice,
+pub(crate) struct OpenLoop<'a> {
+    choice: TargetChoice,
     rate_per_sec: f64,
     arrival: Arrival,
     given: Option<Box<dyn Iterator<Item = u64> + Send + 'a>>,
@@ -29,11 +29,11 @@ pub(crate) struct Open<'a> {
     last_failure: Option<Failure>,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenLoop<'a> {
     pub(crate) fn new(task: &Task<'a>, rate_per_sec: f64, arrival: Arrival) -> Self {
         let is_given = arrival == Arrival::Series;
-        Open {
-            choice: Choice::new(task.requests, task.plan.seed, task.share),
+        OpenLoop {
+            choice: TargetChoice::new(task.requests, task.plan.seed, task.share),
             rate_per_sec,
             arrival,
             given: is_given.then(|| task.supply.arrivals(task.plan, task.share)).flatten(),
@@ -58,10 +58,10 @@ impl<'a> Open<'a> {
     }
 }
 
-impl Source for Open<'_> {
+impl Source for OpenLoop<'_> {
     const IS_SCHEDULED: bool = true;
 
-    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
+    fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
         let (seed, share) = (worker.task.plan.seed, worker.task.share);
         let (begin_ns, end_ns) = (worker.tally.begin_ns, worker.tally.end_ns);
         let open = &mut worker.source;
@@ -75,7 +75,7 @@ impl Source for Open<'_> {
         }
     }
 
-    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+    fn connected<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         worker.source.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
@@ -91,14 +91,14 @@ impl Source for Open<'_> {
     }
 
     #[inline]
-    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+    fn answered<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         worker.make_free(slot);
         if worker.source.starved_since_ns.is_some() {
             Self::send_due(worker, now);
         }
     }
 
-    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
+    fn closed<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         if worker.source.is_on_demand {
             worker.make_free(slot);
         } else {
@@ -106,7 +106,7 @@ impl Source for Open<'_> {
         }
     }
 
-    fn send_due<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
+    fn send_due<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
         let mut now = now;
         while worker.source.due_ns <= now {
             let intended_ns = worker.source.due_ns;
@@ -120,7 +120,7 @@ impl Source for Open<'_> {
             worker.source.advance();
             // The wait for a connection began when the request was due, or when the connections ran out.
             let waits_since_ns = worker.source.starved_since_ns.map_or(now, |since| since.max(intended_ns));
-            if worker.connections[slot].state != State::Closed {
+            if worker.connections[slot].state != ConnectionState::Closed {
                 worker.tally.left(intended_ns, now, now.saturating_sub(waits_since_ns));
                 worker.send_request(slot, intended_ns, now);
                 worker.keep_free(slot);
@@ -174,12 +174,12 @@ impl Source for Open<'_> {
         self.schedule.take().into_iter().flatten()
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, report: &mut WorkerReport) {
         report.connection_memory_bytes += self.free.capacity() * size_of::<u32>();
     }
 }
 
-impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
+impl<T: Transport, A: WireProtocol> Worker<'_, OpenLoop<'_>, T, A> {
     fn make_free(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         if !connection.has(QUEUED) {
@@ -201,7 +201,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
             let connection = &mut self.connections[slot];
             connection.set(QUEUED, false);
             // A connection that ended while in the queue leaves a stale entry.
-            let is_closed = connection.state == State::Closed;
+            let is_closed = connection.state == ConnectionState::Closed;
             if self.has_room(slot) || (self.source.is_on_demand && is_closed) {
                 return Some(slot);
             }

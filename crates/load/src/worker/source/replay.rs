@@ -10,20 +10,20 @@
 mod clients;
 
 use super::Source;
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, ConnectionState};
 use crate::framing::HeadCache;
-use crate::replay::{Comparison, Feed, FeedStep, Next, Pending};
+use crate::replay::{Feed, FeedStep, Next, PendingRequest, ReplayComparison};
 use crate::request::Requests;
-use crate::worker::{Protocol, Report, Task, Transport, Worker};
-use clients::Due;
+use crate::worker::{Task, Transport, WireProtocol, Worker, WorkerReport};
+use clients::DueStep;
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 
 const WAITING_LIMIT: usize = 1 << 16;
 /// Requests per connection that are searched for free clients in mode "as fast as possible".
-const LOOK_AHEAD: usize = 16;
+const READ_AHEAD: usize = 16;
 /// Pause before checking again whether a late reader has a step.
-const LOOK_AGAIN_NS: u64 = 300_000;
+const RETRY_NS: u64 = 300_000;
 
 pub(crate) struct Replay {
     feed: Feed,
@@ -31,11 +31,11 @@ pub(crate) struct Replay {
     is_paced: bool,
     start_ns: u64,
     due_ns: u64,
-    clients: HashMap<u64, Client>,
-    slots: Vec<Slot>,
+    clients: HashMap<u64, ReplayClient>,
+    slots: Vec<ReplaySlot>,
     free: Vec<u32>,
-    /// Idle slots, longest idle first, with the number of their visit. Entries may be stale.
-    idle: VecDeque<(u32, u32)>,
+    /// Longest idle first. Entries may be stale.
+    idle: VecDeque<IdleSlot>,
     unplaced: VecDeque<u64>,
     /// Slots whose connection is free or gone. The loop handles them, not the code that freed them, to avoid
     /// recursion.
@@ -45,42 +45,48 @@ pub(crate) struct Replay {
     /// Since when the log is not read because too many requests wait.
     stalled_since_ns: Option<u64>,
     is_over: bool,
-    comparison: Comparison,
+    comparison: ReplayComparison,
+}
+
+struct IdleSlot {
+    slot: u32,
+    /// The number of its visit.
+    visit: u32,
 }
 
 #[derive(Default)]
-struct Client {
+struct ReplayClient {
     slot: Option<u32>,
-    queue: VecDeque<Item>,
+    queue: VecDeque<QueuedStep>,
 }
 
-enum Item {
-    Request(Box<Pending>),
+enum QueuedStep {
+    Request(Box<PendingRequest>),
     Close(u64),
 }
 
 #[derive(Default)]
-struct Slot {
+struct ReplaySlot {
     client: Option<u64>,
     session: u64,
     /// Number of uses of the slot; identifies stale entries of the idle queue.
     visits: u32,
     /// The visit in which the slot was last put into the idle queue.
     rested: Option<u32>,
-    under_way: Option<Box<Pending>>,
+    under_way: Option<Box<PendingRequest>>,
 }
 
 impl Replay {
     pub(crate) fn new(task: &Task<'_>, feed: Feed) -> Self {
         let (slots, is_paced) = (task.connections, task.plan.pace != record::Pace::Closed);
-        let waiting_limit = if is_paced { WAITING_LIMIT } else { (LOOK_AHEAD * slots).clamp(64, WAITING_LIMIT) };
+        let waiting_limit = if is_paced { WAITING_LIMIT } else { (READ_AHEAD * slots).clamp(64, WAITING_LIMIT) };
         Replay {
             feed,
             is_paced,
             start_ns: 0,
             due_ns: u64::MAX,
             clients: HashMap::new(),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            slots: (0..slots).map(|_| ReplaySlot::default()).collect(),
             free: (0..slots as u32).rev().collect(),
             idle: VecDeque::new(),
             unplaced: VecDeque::new(),
@@ -89,7 +95,7 @@ impl Replay {
             waiting_limit,
             stalled_since_ns: None,
             is_over: false,
-            comparison: Comparison::default(),
+            comparison: ReplayComparison::default(),
         }
     }
 
@@ -98,7 +104,7 @@ impl Replay {
         self.due_ns = 0;
     }
 
-    fn under_way(&self, slot: usize) -> Option<&Pending> {
+    fn under_way(&self, slot: usize) -> Option<&PendingRequest> {
         self.slots[slot].under_way.as_deref()
     }
 }
@@ -106,14 +112,14 @@ impl Replay {
 impl Source for Replay {
     const IS_SCHEDULED: bool = true;
 
-    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
+    fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
         // The duration of a log is unknown before its end.
         worker.tally.series = crate::series::Series::growing(worker.tally.begin_ns);
         worker.source.start_ns = start_ns;
         worker.source.due_ns = start_ns;
     }
 
-    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+    fn connected<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => worker.send_replayed(slot, intended_ns, now),
             None => worker.source.freed(slot),
@@ -121,29 +127,29 @@ impl Source for Replay {
     }
 
     #[inline]
-    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, _now: u64) {
+    fn answered<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, _now: u64) {
         worker.source.freed(slot);
     }
 
-    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
+    fn closed<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         worker.source.freed(slot);
     }
 
-    fn send_due<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
+    fn send_due<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
         let mut now = now;
         loop {
             while let Some(slot) = worker.source.freed.pop() {
-                worker.go_on(slot as usize, now);
+                worker.take_next_step(slot as usize, now);
                 now = monotonic_ns();
             }
             match worker.source.due(now, worker.tally.end_ns) {
-                Due::At(at_ns) if worker.source.freed.is_empty() => {
+                DueStep::At(at_ns) if worker.source.freed.is_empty() => {
                     worker.source.due_ns = at_ns;
                     return;
                 }
-                Due::At(_) => {}
-                Due::Now(FeedStep::Request(request)) => worker.enqueue(request, now),
-                Due::Now(FeedStep::Close { client, session, .. }) => worker.end_session(client, session, now),
+                DueStep::At(_) => {}
+                DueStep::Now(FeedStep::Request(request)) => worker.enqueue(request, now),
+                DueStep::Now(FeedStep::Close { client, session, .. }) => worker.end_session(client, session, now),
             }
             now = monotonic_ns();
         }
@@ -216,7 +222,7 @@ impl Source for Replay {
             return left.into_iter();
         }
         for item in self.clients.values_mut().flat_map(|client| client.queue.drain(..)) {
-            if let Item::Request(request) = item {
+            if let QueuedStep::Request(request) = item {
                 left.push(request.intended_ns);
             }
         }
@@ -239,37 +245,37 @@ impl Source for Replay {
         left.into_iter()
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, report: &mut WorkerReport) {
         report.comparison = Some(self.comparison);
     }
 }
 
-impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
-    fn enqueue(&mut self, request: Box<Pending>, now: u64) {
+impl<T: Transport, A: WireProtocol> Worker<'_, Replay, T, A> {
+    fn enqueue(&mut self, request: Box<PendingRequest>, now: u64) {
         let replay = &mut self.source;
         let key = request.client;
         replay.waiting += 1;
         if let Some(client) = replay.clients.get_mut(&key) {
-            client.queue.push_back(Item::Request(request));
+            client.queue.push_back(QueuedStep::Request(request));
             if let Some(slot) = client.slot {
-                self.go_on(slot as usize, now);
+                self.take_next_step(slot as usize, now);
             }
             return;
         }
-        replay.clients.insert(key, Client { slot: None, queue: VecDeque::from([Item::Request(request)]) });
+        replay.clients.insert(key, ReplayClient { slot: None, queue: VecDeque::from([QueuedStep::Request(request)]) });
         if let Some(slot) = replay.free.pop() {
             replay.place(slot, key);
-            self.go_on(slot as usize, now);
+            self.take_next_step(slot as usize, now);
         } else if let Some(slot) = replay.longest_idle() {
             // The client had nothing to send; its later requests open a new connection.
             if let Some(former) = replay.slots[slot as usize].client.take() {
                 replay.clients.remove(&former);
             }
             replay.place(slot, key);
-            if self.connections[slot as usize].state == State::Idle {
+            if self.connections[slot as usize].state == ConnectionState::Idle {
                 self.drop_socket(slot as usize, now, true);
             }
-            self.go_on(slot as usize, now);
+            self.take_next_step(slot as usize, now);
         } else {
             replay.unplaced.push_back(key);
         }
@@ -278,51 +284,51 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
     fn end_session(&mut self, client: u64, session: u64, now: u64) {
         let replay = &mut self.source;
         if let Some(known) = replay.clients.get_mut(&client) {
-            known.queue.push_back(Item::Close(session));
+            known.queue.push_back(QueuedStep::Close(session));
             if let Some(slot) = known.slot {
-                self.go_on(slot as usize, now);
+                self.take_next_step(slot as usize, now);
             }
         }
     }
 
-    fn go_on(&mut self, slot: usize, now: u64) {
+    fn take_next_step(&mut self, slot: usize, now: u64) {
         loop {
             let state = self.connections[slot].state;
-            if !matches!(state, State::Idle | State::Closed) {
+            if !matches!(state, ConnectionState::Idle | ConnectionState::Closed) {
                 return;
             }
             let replay = &mut self.source;
             let Some(key) = replay.slots[slot].client else { return };
             let Some(client) = replay.clients.get_mut(&key) else { return };
             match client.queue.front() {
-                None if state == State::Closed => return replay.release(slot as u32),
+                None if state == ConnectionState::Closed => return replay.release(slot as u32),
                 None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
                 None => {
                     // Another client waits for a connection; this client opens a new one for its next request.
                     replay.comparison.evicted += 1;
                     self.drop_socket(slot, now, true);
                 }
-                Some(Item::Close(session)) => {
-                    let is_open = state == State::Idle && replay.slots[slot].session == *session;
+                Some(QueuedStep::Close(session)) => {
+                    let is_open = state == ConnectionState::Idle && replay.slots[slot].session == *session;
                     client.queue.pop_front();
                     if is_open {
                         self.drop_socket(slot, now, true);
                     }
                 }
-                Some(Item::Request(request)) => {
+                Some(QueuedStep::Request(request)) => {
                     let session = request.session;
-                    if state == State::Idle && replay.slots[slot].session != session {
+                    if state == ConnectionState::Idle && replay.slots[slot].session != session {
                         self.drop_socket(slot, now, true);
                         continue;
                     }
-                    let Some(Item::Request(request)) = client.queue.pop_front() else { return };
+                    let Some(QueuedStep::Request(request)) = client.queue.pop_front() else { return };
                     replay.waiting -= 1;
                     let entry = &mut replay.slots[slot];
                     entry.session = session;
                     entry.visits = entry.visits.wrapping_add(1);
                     let intended_ns = if replay.is_paced { request.intended_ns } else { now };
                     entry.under_way = Some(request);
-                    if state == State::Idle {
+                    if state == ConnectionState::Idle {
                         self.send_replayed(slot, intended_ns, now);
                     } else {
                         self.connections[slot].carry_request(intended_ns, now);

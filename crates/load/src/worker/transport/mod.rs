@@ -3,27 +3,27 @@ mod plain;
 mod reap;
 mod tls;
 
-pub(crate) use pace::{Limited, Pace};
+pub(crate) use pace::{LimitedPace, ReadPace};
 pub(crate) use plain::Plain;
-pub(crate) use reap::{Arrival, Sampled};
+pub(crate) use reap::{ArrivalTime, SampledPace};
 pub(crate) use tls::Tls;
 
-use super::{Protocol, Source, Worker};
+use super::{Source, WireProtocol, Worker};
 
 /// Maximum consecutive reads from one connection before others have their turn.
 const READS_A_TURN: usize = 32;
 
 pub(crate) trait Transport: Sized {
-    type Pace: Pace;
+    type Pace: ReadPace;
 
     fn pace(&self) -> &Self::Pace;
 
     fn pace_mut(&mut self) -> &mut Self::Pace;
 
     /// Called when TCP is established. Calls [`Worker::ready`], at once or after a handshake.
-    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
+    fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    fn on_handshaking<S: Source, A: Protocol>(
+    fn on_handshaking<S: Source, A: WireProtocol>(
         _worker: &mut Worker<'_, S, Self, A>,
         _slot: usize,
         _conditions: u32,
@@ -31,13 +31,13 @@ pub(crate) trait Transport: Sized {
     ) {
     }
 
-    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
+    fn send<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
+    fn send_rest<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
+    fn receive<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     fn closed(&mut self, _slot: usize) {}
 
-    fn report(&self, _report: &mut super::Report) {}
+    fn report(&self, _report: &mut super::WorkerReport) {}
 }

@@ -3,10 +3,10 @@
 //! in one heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
 
 use super::Transport;
-use super::reap::Arrival;
-use crate::connection::{Connection, State};
+use super::reap::ArrivalTime;
+use crate::connection::{Connection, ConnectionState};
 use crate::socket::{self, Errno};
-use crate::worker::{Protocol, Report, Source, Worker};
+use crate::worker::{Source, WireProtocol, Worker, WorkerReport};
 use record::ClientPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ const GRID_NS: u64 = 1_000_000;
 const GROUPS: u64 = 64;
 
 /// Controls when a connection may read and how much, and records arrivals. The default reads everything.
-pub(crate) trait Pace {
+pub(crate) trait ReadPace {
     /// Whether a turn is one read of limited size. Otherwise it has as many reads as the socket has bytes for.
     const IS_LIMITED: bool;
 
@@ -41,19 +41,19 @@ pub(crate) trait Pace {
     /// When the last byte of a complete response arrived; `None` if that was not recorded. `by_bytes`: the last read
     /// completed the response, not the end of the connection, whose time is unknown.
     #[inline]
-    fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<Arrival> {
+    fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<ArrivalTime> {
         None
     }
 
-    /// When [`Pace::look`] has work to do; `u64::MAX` = never.
+    /// When [`ReadPace::after_wait`] has work to do; `u64::MAX` = never.
     #[inline]
-    fn next_look_ns(&self) -> u64 {
+    fn next_check_ns(&self) -> u64 {
         u64::MAX
     }
 
     /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
     /// Returns a finished period in which arrivals were recorded.
-    fn look(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
+    fn after_wait(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
         None
     }
 
@@ -79,10 +79,10 @@ pub(crate) trait Pace {
         None
     }
 
-    fn report(&self, _report: &mut Report) {}
+    fn report(&self, _report: &mut WorkerReport) {}
 }
 
-pub(crate) struct Limited {
+pub(crate) struct LimitedPace {
     bytes_per_sec: f64,
     quantum: usize,
     /// Duration of one read. Delays up to this are made up for.
@@ -96,12 +96,12 @@ pub(crate) struct Limited {
     received: Vec<u64>,
 }
 
-impl Limited {
+impl LimitedPace {
     pub(crate) fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
         let bytes_per_sec = clients.pace_bytes_per_sec()?.max(1.0);
         let quantum = ((bytes_per_sec / READS_PER_SEC) as usize).clamp(SMALLEST_READ, LARGEST_READ);
         let interval_ns = ((quantum as f64 * 1e9 / bytes_per_sec) as u64).min(999_999_999);
-        Some(Limited {
+        Some(LimitedPace {
             bytes_per_sec,
             quantum,
             interval_ns,
@@ -127,7 +127,7 @@ impl Limited {
     }
 }
 
-impl Pace for Limited {
+impl ReadPace for LimitedPace {
     const IS_LIMITED: bool = true;
 
     fn prepare(&self, fd: i32) -> Result<(), Errno> {
@@ -174,7 +174,7 @@ impl Pace for Limited {
         Some(slot as usize)
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, report: &mut WorkerReport) {
         report.bits_per_sec = self.bits_per_sec(report.tally.end_ns.saturating_sub(report.tally.begin_ns));
         report.connection_memory_bytes += self.allowed_ns.capacity() * 8
             + self.has_timer.capacity()
@@ -183,12 +183,12 @@ impl Pace for Limited {
     }
 }
 
-impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
+impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     /// Number of bytes, at most `most`, that a connection may read now; `None` while it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
         // Only responses are paced.
-        if self.connections[slot].state != State::Busy {
+        if self.connections[slot].state != ConnectionState::Busy {
             return Some(most);
         }
         self.transport.pace_mut().room(slot, now, most)
@@ -196,17 +196,17 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     #[inline]
     pub(super) fn note_read(&mut self, slot: usize, now: u64, bytes: usize) {
-        if self.connections[slot].state == State::Busy {
+        if self.connections[slot].state == ConnectionState::Busy {
             let in_window = self.tally.covers(now);
             self.transport.pace_mut().took(slot, bytes, now, in_window);
         }
     }
 
     #[inline]
-    pub(in crate::worker) fn look(&mut self, now: u64, events: usize) {
-        if now >= self.transport.pace().next_look_ns() {
+    pub(in crate::worker) fn after_wait(&mut self, now: u64, events: usize) {
+        if now >= self.transport.pace().next_check_ns() {
             let are_all = !self.poller.is_full(events) && self.unread.is_empty();
-            if let Some(timed) = self.transport.pace_mut().look(now, events, are_all) {
+            if let Some(timed) = self.transport.pace_mut().after_wait(now, events, are_all) {
                 self.tally.dated(timed);
             }
         }
@@ -218,7 +218,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             // Responses and connections may have ended since the timer was set; a multiplexed connection may have
             // bytes that belong to no request.
             let state = self.connections[slot].state;
-            if state == State::Busy || (A::IS_MULTIPLEXED && state == State::Idle) {
+            if state == ConnectionState::Busy || (A::IS_MULTIPLEXED && state == ConnectionState::Idle) {
                 T::receive(self, slot, now);
             }
         }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_connection_pauses_as_long_as_its_pace_requires() {
         let clients = ClientPlan { read_bytes_per_sec: 50_000, ..Default::default() };
-        let mut pace = Limited::new(&clients, 2).unwrap();
+        let mut pace = LimitedPace::new(&clients, 2).unwrap();
         assert_eq!(pace.quantum, 5000);
         let now = 10_000_000_000;
         pace.request_leaves(0, &mut Connection::<crate::framing::Framing>::new(), now);

@@ -1,11 +1,11 @@
-use super::{Pace, READS_A_TURN, Transport};
-use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
+use super::{READS_A_TURN, ReadPace, Transport};
+use crate::connection::{ConnectionState, PEER_CLOSED, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno, would_block};
 use crate::tally::Failure;
 use crate::worker::exchange::exchange_failure;
 use crate::worker::protocol::Stream;
-use crate::worker::{Protocol, Source, Worker};
+use crate::worker::{Source, WireProtocol, Worker};
 use record::time::monotonic_ns;
 
 /// Minimum number of known body bytes that are discarded without copying.
@@ -16,13 +16,13 @@ pub(crate) struct Plain<P> {
     pace: P,
 }
 
-impl<P: Pace> Plain<P> {
+impl<P: ReadPace> Plain<P> {
     pub(crate) fn new(pace: P) -> Self {
         Plain { pace }
     }
 }
 
-impl<P: Pace> Transport for Plain<P> {
+impl<P: ReadPace> Transport for Plain<P> {
     type Pace = P;
 
     #[inline]
@@ -35,12 +35,12 @@ impl<P: Pace> Transport for Plain<P> {
         &mut self.pace
     }
 
-    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.ready(slot, now);
     }
 
     #[inline]
-    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn send<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
             // The rest of earlier requests is sent first, then these.
             return;
@@ -63,7 +63,7 @@ impl<P: Pace> Transport for Plain<P> {
         }
     }
 
-    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn send_rest<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         loop {
             let connection = &worker.connections[slot];
             let bytes = worker.protocol.bytes(&worker.source, worker.task.requests, slot, connection);
@@ -98,10 +98,10 @@ impl<P: Pace> Transport for Plain<P> {
         }
     }
 
-    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn receive<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let connection = &worker.connections[slot];
-            let (fd, is_busy) = (connection.fd, connection.state == State::Busy);
+            let (fd, is_busy) = (connection.fd, connection.state == ConnectionState::Busy);
             let skippable = if is_busy { connection.stream.skippable() } else { 0 };
             let is_skipped = skippable >= DISCARD_FROM;
             let most = if is_skipped { skippable.min(DISCARD_AT_ONCE) as usize } else { worker.buffer.len() };
@@ -134,12 +134,12 @@ impl<P: Pace> Transport for Plain<P> {
         worker.unread.push(slot as u32);
     }
 
-    fn report(&self, report: &mut crate::worker::Report) {
+    fn report(&self, report: &mut crate::worker::WorkerReport) {
         self.pace.report(report);
     }
 }
 
-impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Plain<P>, A> {
+impl<S: Source, P: ReadPace, A: WireProtocol> Worker<'_, S, Plain<P>, A> {
     fn sent_in_part(&mut self, slot: usize, sent: usize) {
         let connection = &mut self.connections[slot];
         connection.written = sent as u32;

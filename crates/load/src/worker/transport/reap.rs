@@ -9,10 +9,10 @@
 //! a response belongs to a burst, not the time for which it waited: every response has the same chance, however long
 //! it waits.
 
-use super::Pace;
+use super::ReadPace;
 use crate::connection::{Connection, STAMPED};
 use crate::socket::{self, Errno};
-use crate::worker::Report;
+use crate::worker::WorkerReport;
 use record::LoadPlan;
 use record::time::monotonic_ns;
 use std::ops::Range;
@@ -32,36 +32,36 @@ const STEP_NS: u64 = 20_000;
 
 /// When the last byte of a response in a burst arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ArrivalTime {
     /// On the monotonic clock.
     At(u64),
     /// The kernel gave no stamp with the last read, or the wall clock that stamps refer to was set meanwhile.
     Unknown,
 }
 
-pub(crate) struct Sampled {
+pub(crate) struct SampledPace {
     stamping: Socket,
     bursts: Bursts,
     wall: WallClock,
     stamp_ns: Option<u64>,
 }
 
-impl Sampled {
+impl SampledPace {
     /// Fails if the kernel cannot stamp packets.
     pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(true)?);
         socket::set_stamping(stamping.0, true)?;
-        let bursts = Bursts::new(Times::of(plan), connections);
+        let bursts = Bursts::new(BurstTimes::from_plan(plan), connections);
         // The kernel does not turn stamping on at once, so it stays on if the first burst begins at the start.
         if !bursts.times.is_always {
             socket::set_stamping(stamping.0, false)?;
         }
-        Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
+        Ok(SampledPace { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 
     pub(crate) fn never(plan: &LoadPlan) -> Self {
-        let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(Times::of(plan), 0) };
-        Sampled { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
+        let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(BurstTimes::from_plan(plan), 0) };
+        SampledPace { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
     }
 }
 
@@ -73,7 +73,7 @@ impl Drop for Socket {
     }
 }
 
-impl Pace for Sampled {
+impl ReadPace for SampledPace {
     const IS_LIMITED: bool = false;
 
     #[inline]
@@ -86,24 +86,25 @@ impl Pace for Sampled {
     }
 
     #[inline]
-    fn arrival<F>(&mut self, connection: &mut Connection<F>, by_bytes: bool) -> Option<Arrival> {
+    fn arrival<F>(&mut self, connection: &mut Connection<F>, by_bytes: bool) -> Option<ArrivalTime> {
         if !self.bursts.is_dating() {
             return None;
         }
         // All responses in one read had arrived by the stamp of its last byte.
         let stamp_ns = self.stamp_ns.filter(|_| by_bytes);
-        let arrival = stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
+        let arrival =
+            stamp_ns.map_or(ArrivalTime::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
         self.bursts.takes(arrival, connection.since_ns).then_some(arrival)
     }
 
     #[inline]
-    fn next_look_ns(&self) -> u64 {
+    fn next_check_ns(&self) -> u64 {
         self.bursts.next_ns
     }
 
-    fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+    fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         let was_dating = self.bursts.is_dating();
-        let over = self.bursts.look(now_ns, events, are_all);
+        let over = self.bursts.after_wait(now_ns, events, are_all);
         if self.bursts.is_dating() != was_dating {
             // This has succeeded before, and allocates nothing.
             let _ = socket::set_stamping(self.stamping.0, !was_dating);
@@ -111,12 +112,12 @@ impl Pace for Sampled {
         over
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, report: &mut WorkerReport) {
         report.tally.dated(self.bursts.open());
     }
 }
 
-impl Sampled {
+impl SampledPace {
     /// Every read of a response asks for a stamp, because it is not known in advance which is the last one.
     #[cold]
     fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
@@ -136,14 +137,14 @@ impl Sampled {
 
 /// The planned times of bursts. They are random, so that they do not coincide with periodic work, and equal for all
 /// threads, because stamping costs every thread of the machine.
-struct Times {
+struct BurstTimes {
     seed: u64,
     is_always: bool,
 }
 
-impl Times {
-    fn of(plan: &LoadPlan) -> Self {
-        Times { seed: plan.seed, is_always: plan.duration_ns < SHORT_NS }
+impl BurstTimes {
+    fn from_plan(plan: &LoadPlan) -> Self {
+        BurstTimes { seed: plan.seed, is_always: plan.duration_ns < SHORT_NS }
     }
 
     fn next(&self, now_ns: u64) -> Range<u64> {
@@ -173,15 +174,15 @@ impl Times {
 /// first check decides. The length of that time has no influence, so a stall is as likely to be sampled as any other
 /// moment, and as a whole.
 struct Bursts {
-    times: Times,
+    times: BurstTimes,
     connections: usize,
-    phase: Phase,
+    phase: BurstPhase,
     burst: Range<u64>,
     next_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BurstPhase {
     Off,
     On,
     /// The burst has ended, but its last responses may still be in the kernel, among at most this many events.
@@ -189,42 +190,42 @@ enum Phase {
 }
 
 impl Bursts {
-    fn new(times: Times, connections: usize) -> Self {
-        Bursts { times, connections, phase: Phase::Off, burst: 0..0, next_ns: 0 }
+    fn new(times: BurstTimes, connections: usize) -> Self {
+        Bursts { times, connections, phase: BurstPhase::Off, burst: 0..0, next_ns: 0 }
     }
 
     /// Whether packets are stamped and reads ask for the stamps. Stamping stays on until the last response of the
     /// burst is read, because turning it off would delay that.
     #[inline]
     fn is_dating(&self) -> bool {
-        self.phase != Phase::Off
+        self.phase != BurstPhase::Off
     }
 
-    fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+    fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         if now_ns < self.next_ns {
             return None;
         }
-        let was_on = self.phase == Phase::On;
+        let was_on = self.phase == BurstPhase::On;
         match &mut self.phase {
             // Responses may have arrived after these events were returned, e.g. if this thread was preempted since
             // epoll_wait.
-            Phase::On => {
+            BurstPhase::On => {
                 self.burst.end = now_ns;
-                self.phase = Phase::Rest(self.connections);
+                self.phase = BurstPhase::Rest(self.connections);
                 self.next_ns = 0;
             }
-            Phase::Rest(0) => self.phase = Phase::Off,
+            BurstPhase::Rest(0) => self.phase = BurstPhase::Off,
             // The kernel returns events in turn, and a connection has one response at a time. So the last responses
             // are read when every connection had its turn, or when nothing was left.
-            Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
-            Phase::Off => {}
+            BurstPhase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
+            BurstPhase::Off => {}
         }
-        if self.phase == Phase::Off {
+        if self.phase == BurstPhase::Off {
             // Skips the planned burst if the wait has passed it.
             let meant = self.times.next(now_ns);
             self.next_ns = meant.start;
             if meant.contains(&now_ns) {
-                self.phase = Phase::On;
+                self.phase = BurstPhase::On;
                 self.burst = now_ns..u64::MAX;
                 self.next_ns = meant.end;
             }
@@ -234,15 +235,15 @@ impl Bursts {
 
     /// Whether the response to a request sent at `sent_ns` belongs to the burst. A response without a stamp arrived
     /// before the burst or before stamping began, unless its request was sent later.
-    fn takes(&self, arrival: Arrival, sent_ns: u64) -> bool {
+    fn takes(&self, arrival: ArrivalTime, sent_ns: u64) -> bool {
         match arrival {
-            Arrival::At(at_ns) => self.burst.contains(&at_ns),
-            Arrival::Unknown => self.burst.contains(&sent_ns),
+            ArrivalTime::At(at_ns) => self.burst.contains(&at_ns),
+            ArrivalTime::Unknown => self.burst.contains(&sent_ns),
         }
     }
 
     fn open(&self) -> Range<u64> {
-        if self.phase == Phase::On { self.burst.clone() } else { 0..0 }
+        if self.phase == BurstPhase::On { self.burst.clone() } else { 0..0 }
     }
 }
 
@@ -259,16 +260,16 @@ impl WallClock {
 
     /// Converts a stamp to the monotonic clock. The request was sent at `sent_ns`. A stamp that may be older than the
     /// last step of the wall clock, or is not between `sent_ns` and now, is not used.
-    fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> Arrival {
+    fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> ArrivalTime {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
 
-    fn convert(&mut self, stamp_ns: u64, sent_ns: u64, found: Offset, now_ns: u64) -> Arrival {
+    fn convert(&mut self, stamp_ns: u64, sent_ns: u64, found: Offset, now_ns: u64) -> ArrivalTime {
         self.compare(found, now_ns);
         let under_way = sent_ns..=now_ns + STEP_NS;
         match u64::try_from((stamp_ns as i64).saturating_sub(self.offset.ns)) {
-            Ok(at_ns) if sent_ns >= self.stepped_ns && under_way.contains(&at_ns) => Arrival::At(at_ns),
-            _ => Arrival::Unknown,
+            Ok(at_ns) if sent_ns >= self.stepped_ns && under_way.contains(&at_ns) => ArrivalTime::At(at_ns),
+            _ => ArrivalTime::Unknown,
         }
     }
 
@@ -322,10 +323,10 @@ mod tests {
     fn a_time_stamp_is_converted_to_the_monotonic_clock() {
         let (mut clock, same) = wall(1_700_000_000_000_000_000);
         let stamp_ns = 1_700_000_000_000_000_000 + SENT_NS + 70_000;
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::At(SENT_NS + 70_000));
+        assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), ArrivalTime::At(SENT_NS + 70_000));
         // Stamps before the request, and after its response was read: the wall clock was set and set back.
         for wrong_ns in [stamp_ns - 100_000, stamp_ns + 1_000_000] {
-            assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::Unknown);
+            assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), ArrivalTime::Unknown);
         }
     }
 
@@ -338,20 +339,20 @@ mod tests {
             // The step is noticed at the first read after it, for a request that arrived before it.
             let seen_ns = SENT_NS + 9_000_000;
             let old = stamp(before, SENT_NS + 2_000_000);
-            assert_eq!(clock.convert(old, SENT_NS, after, seen_ns), Arrival::Unknown, "{step_ns}");
+            assert_eq!(clock.convert(old, SENT_NS, after, seen_ns), ArrivalTime::Unknown, "{step_ns}");
             // Another request was in flight during the step, whichever clock its stamp has.
             for offset in [before, after] {
                 let stamp = stamp(offset, SENT_NS + 8_000_000);
                 assert_eq!(
                     clock.convert(stamp, SENT_NS + 1, after, seen_ns + 1_000_000),
-                    Arrival::Unknown,
+                    ArrivalTime::Unknown,
                     "{step_ns}"
                 );
             }
             // A request that was sent after the step was noticed.
             let (sent_ns, arrived_ns) = (seen_ns + 10, seen_ns + 50_000);
             let arrival = clock.convert(stamp(after, arrived_ns), sent_ns, after, seen_ns + 60_000);
-            assert_eq!(arrival, Arrival::At(arrived_ns), "{step_ns}");
+            assert_eq!(arrival, ArrivalTime::At(arrived_ns), "{step_ns}");
         }
     }
 
@@ -360,30 +361,30 @@ mod tests {
         let (mut clock, good) = wall(1_000_000_000_000);
         let poor = Offset { ns: good.ns + 4_000_000, slack_ns: 8_000_000 };
         let stamp_ns = (good.ns as u64) + SENT_NS + 70_000;
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, poor, SENT_NS + 90_000), Arrival::At(SENT_NS + 70_000));
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), Arrival::At(SENT_NS + 70_000));
+        assert_eq!(clock.convert(stamp_ns, SENT_NS, poor, SENT_NS + 90_000), ArrivalTime::At(SENT_NS + 70_000));
+        assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), ArrivalTime::At(SENT_NS + 70_000));
     }
 
     /// Checks events from `now_ns` on, for a load of one connection that always has a response.
-    struct Looks(Bursts);
+    struct BurstCheck(Bursts);
 
-    impl Looks {
+    impl BurstCheck {
         fn new(seed: u64) -> Self {
-            Looks(Bursts::new(Times { seed, is_always: false }, 1))
+            BurstCheck(Bursts::new(BurstTimes { seed, is_always: false }, 1))
         }
 
         /// Makes two checks; returns whether a response that arrives after the second one, and is read at the third,
         /// is sampled.
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
-            self.0.look(now_ns, 1, true);
+            self.0.after_wait(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
             // The response is read before the next check or after it. Or the thread is preempted between a wait that
             // found nothing and its check; the next wait then finds the response.
-            let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
+            let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(ArrivalTime::At(arrived_ns), 0);
             let early = dated && read(&self.0);
-            self.0.look(read_ns, 0, true);
+            self.0.after_wait(read_ns, 0, true);
             let late = dated && read(&self.0);
-            self.0.look(read_ns + 1, 1, true);
+            self.0.after_wait(read_ns + 1, 1, true);
             let latest = dated && read(&self.0);
             assert_eq!((late, latest), (early, early), "at {now_ns}, read {gap_ns} ns after it");
             (early, read_ns + 1)
@@ -395,7 +396,7 @@ mod tests {
         const STALLS: u64 = 20_000;
         let wanted = STALLS * BURST_NS / PERIOD_NS;
         for stall_ns in [100_000, 7_000_000, 100_000_000, 1_000_000_000, 3_000_000_000] {
-            let (mut looks, mut now_ns, mut taken) = (Looks::new(stall_ns), 0, 0);
+            let (mut looks, mut now_ns, mut taken) = (BurstCheck::new(stall_ns), 0, 0);
             for _ in 0..STALLS {
                 // In step with the periods: a stall, then checks every 5 ms until the next stall.
                 let again_ns = (now_ns + stall_ns).next_multiple_of(PERIOD_NS) + 60_000_000;
@@ -414,7 +415,7 @@ mod tests {
     fn bursts_take_their_share_of_the_time_at_random_times() {
         const PERIODS: u64 = 20_000;
         const PLACES: u64 = PERIOD_NS / BURST_NS;
-        let times = Times { seed: 7, is_always: false };
+        let times = BurstTimes { seed: 7, is_always: false };
         let mut of_place = [0; PLACES as usize];
         for period in 1..=PERIODS {
             for (place, count) in (0..).zip(&mut of_place) {
@@ -428,28 +429,28 @@ mod tests {
 
     #[test]
     fn arrivals_before_or_after_a_burst_do_not_belong_to_it() {
-        let mut bursts = Looks::new(3).0;
+        let mut bursts = BurstCheck::new(3).0;
         let meant = bursts.times.next(SENT_NS);
         let (on_ns, over_ns) = (meant.start + 1_000, meant.end + 9_000_000);
         bursts.connections = 1_000;
-        bursts.look(meant.start - 1, 0, true);
+        bursts.after_wait(meant.start - 1, 0, true);
         assert!(!bursts.is_dating());
-        assert_eq!((bursts.look(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
+        assert_eq!((bursts.after_wait(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
         // The burst is longer than planned because the thread was held up.
-        assert_eq!(bursts.look(meant.end - 1, 512, false), None);
-        assert_eq!((bursts.look(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
-        let is_of = |bursts: &Bursts, at_ns| bursts.takes(Arrival::At(at_ns), SENT_NS);
+        assert_eq!(bursts.after_wait(meant.end - 1, 512, false), None);
+        assert_eq!((bursts.after_wait(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
+        let is_of = |bursts: &Bursts, at_ns| bursts.takes(ArrivalTime::At(at_ns), SENT_NS);
         for (at_ns, is_in) in [(on_ns - 1, false), (on_ns, true), (over_ns - 1, true), (over_ns, false)] {
             assert_eq!(is_of(&bursts, at_ns), is_in, "{at_ns}");
         }
         // A response without a stamp arrived before the burst, unless its request was sent in the burst.
-        assert!(!bursts.takes(Arrival::Unknown, on_ns - 1) && bursts.takes(Arrival::Unknown, on_ns));
+        assert!(!bursts.takes(ArrivalTime::Unknown, on_ns - 1) && bursts.takes(ArrivalTime::Unknown, on_ns));
         // The burst's last responses come after the events of other connections.
-        bursts.look(over_ns + 1, 488, false);
+        bursts.after_wait(over_ns + 1, 488, false);
         assert!(bursts.is_dating(), "1,000 connections may have had none yet");
-        bursts.look(over_ns + 2, 512, false);
+        bursts.after_wait(over_ns + 2, 512, false);
         assert!(bursts.is_dating(), "the last of them are only about to be read");
-        bursts.look(over_ns + 3, 512, false);
+        bursts.after_wait(over_ns + 3, 512, false);
         assert!(!bursts.is_dating());
     }
 
@@ -458,8 +459,8 @@ mod tests {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         for (duration_ns, is_always) in [(SHORT_NS - 1, true), (SHORT_NS, false)] {
             plan.duration_ns = duration_ns;
-            let mut bursts = Bursts::new(Times::of(&plan), 1);
-            let is_on = |at_ns: u64| bursts.look(at_ns, 1, true).is_none() && bursts.phase == Phase::On;
+            let mut bursts = Bursts::new(BurstTimes::from_plan(&plan), 1);
+            let is_on = |at_ns: u64| bursts.after_wait(at_ns, 1, true).is_none() && bursts.phase == BurstPhase::On;
             let now_ns = monotonic_ns();
             assert_eq!((now_ns..).step_by(BURST_NS as usize / 2).take(100).all(is_on), is_always, "{duration_ns}");
         }

@@ -1,10 +1,10 @@
-use super::{Pace, READS_A_TURN, Transport};
-use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
+use super::{READS_A_TURN, ReadPace, Transport};
+use crate::connection::{ConnectionState, LAST_REQUEST, PEER_CLOSED, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno, errno, would_block};
 use crate::tally::Failure;
 use crate::tls::{RAW_BYTES, Sessions, TlsSetting, error_text};
-use crate::worker::{Protocol, Source, Worker};
+use crate::worker::{Source, WireProtocol, Worker};
 use std::io::{self, Read, Write};
 
 struct Sink(i32);
@@ -24,13 +24,13 @@ pub(crate) struct Tls<P> {
     sessions: Box<Sessions>,
 }
 
-impl<P: Pace> Tls<P> {
+impl<P: ReadPace> Tls<P> {
     pub(crate) fn new(setting: &TlsSetting, connections: usize, pace: P) -> Self {
         Tls { pace, sessions: Sessions::new(setting, connections) }
     }
 }
 
-impl<P: Pace> Transport for Tls<P> {
+impl<P: ReadPace> Transport for Tls<P> {
     type Pace = P;
 
     fn pace(&self) -> &P {
@@ -41,8 +41,8 @@ impl<P: Pace> Transport for Tls<P> {
         &mut self.pace
     }
 
-    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
-        worker.connections[slot].state = State::Handshaking;
+    fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+        worker.connections[slot].state = ConnectionState::Handshaking;
         let sessions = &mut worker.transport.sessions;
         sessions.began_ns[slot] = now;
         match sessions.setting.connection() {
@@ -52,7 +52,7 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    fn on_handshaking<S: Source, A: Protocol>(
+    fn on_handshaking<S: Source, A: WireProtocol>(
         worker: &mut Worker<'_, S, Self, A>,
         slot: usize,
         conditions: u32,
@@ -64,12 +64,12 @@ impl<P: Pace> Transport for Tls<P> {
         if worker.connections[slot].has(WATCHES_WRITABLE) && conditions & libc::EPOLLOUT as u32 != 0 {
             worker.flush(slot, now);
         }
-        if worker.connections[slot].state == State::Handshaking {
+        if worker.connections[slot].state == ConnectionState::Handshaking {
             Self::receive(worker, slot, now);
         }
     }
 
-    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn send<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
             // The rest of earlier requests is sent first, then these.
             return;
@@ -78,25 +78,25 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn send_rest<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.flush(slot, now);
     }
 
-    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
+    fn receive<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
             let connection = &mut worker.connections[slot];
             let (state, generation) = (connection.state, connection.generation);
             let Tls { pace, sessions } = &mut worker.transport;
             match pace.receive(connection, &mut sessions.raw[..room]) {
-                Ok(0) if state == State::Handshaking => return worker.handshake_cut(slot, now),
+                Ok(0) if state == ConnectionState::Handshaking => return worker.handshake_cut(slot, now),
                 Ok(0) => return worker.on_end(slot, now),
                 Ok(count) => {
                     worker.note_read(slot, now, count);
                     worker.decrypt(slot, count, now);
                     let connection = &worker.connections[slot];
                     let is_empty = count < room && !connection.has(PEER_CLOSED);
-                    let rests = P::IS_LIMITED && state == State::Busy;
+                    let rests = P::IS_LIMITED && state == ConnectionState::Busy;
                     if connection.generation != generation || is_empty || rests {
                         return;
                     }
@@ -112,13 +112,13 @@ impl<P: Pace> Transport for Tls<P> {
         self.sessions.of_slot[slot] = None;
     }
 
-    fn report(&self, report: &mut crate::worker::Report) {
+    fn report(&self, report: &mut crate::worker::WorkerReport) {
         self.pace.report(report);
         report.tls = Some(self.sessions.tally.clone());
     }
 }
 
-impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
+impl<S: Source, P: ReadPace, A: WireProtocol> Worker<'_, S, Tls<P>, A> {
     fn handshake_done(&mut self, slot: usize, now: u64) {
         let in_window = self.tally.covers(now);
         let sessions = &mut self.transport.sessions;
@@ -148,8 +148,8 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
 
     fn socket_failed(&mut self, slot: usize, now: u64, error: Errno) {
         match (self.connections[slot].state, Failure::from_errno(error)) {
-            (State::Handshaking, Failure::Reset) => self.handshake_cut(slot, now),
-            (State::Handshaking, failure) => self.connect_failed(slot, now, failure),
+            (ConnectionState::Handshaking, Failure::Reset) => self.handshake_cut(slot, now),
+            (ConnectionState::Handshaking, failure) => self.connect_failed(slot, now, failure),
             _ => self.on_error(slot, now, error),
         }
     }
@@ -161,7 +161,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
                 outcome => break outcome,
             }
             let connection = &self.connections[slot];
-            if !A::IS_PIPELINED && connection.state != State::Busy {
+            if !A::IS_PIPELINED && connection.state != ConnectionState::Busy {
                 break Ok(true);
             }
             let bytes = self.protocol.bytes(&self.source, self.task.requests, slot, connection);
@@ -207,7 +207,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
                 return match errno(error) {
                     error if would_block(error) => Ok(false),
                     // The server may have answered and closed: read its answer first.
-                    Errno::PIPE | Errno::CONNRESET if self.connections[slot].state == State::Busy => Ok(true),
+                    Errno::PIPE | Errno::CONNRESET if self.connections[slot].state == ConnectionState::Busy => Ok(true),
                     error => Err(error),
                 };
             }
@@ -242,7 +242,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             if self.connections[slot].generation != generation {
                 return;
             }
-            if self.connections[slot].state == State::Handshaking && !is_handshaking {
+            if self.connections[slot].state == ConnectionState::Handshaking && !is_handshaking {
                 self.handshake_done(slot, now);
             }
             if has_ended && self.connections[slot].generation == generation {
@@ -270,8 +270,8 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         }
         match self.connections[slot].state {
             _ if self.connections[slot].generation != generation => {}
-            State::Handshaking => self.handshake_cut(slot, now),
-            State::Lingering => {}
+            ConnectionState::Handshaking => self.handshake_cut(slot, now),
+            ConnectionState::Lingering => {}
             _ => self.ended(slot, now),
         }
     }

@@ -1,5 +1,5 @@
 use super::calibration;
-use super::programs::{self, Programs};
+use super::programs::{self, ExactPrograms};
 use super::result::{self, Burst};
 use crate::cpu_clock;
 use crate::group::ServerGroup;
@@ -38,7 +38,7 @@ pub struct BurstOptions {
 pub struct ExactProfiler {
     options: BurstOptions,
     server: ServerProcess,
-    programs: Programs,
+    programs: ExactPrograms,
     group: ServerGroup,
     table: ProcessTable,
     costs: HookCosts,
@@ -58,7 +58,7 @@ impl ExactProfiler {
         let bare_call_ns = calibration::bare_call_ns();
         let began = Instant::now();
         let mut programs =
-            Programs::load(boundaries::built_in(), &functions, options.port, namespace_number(Some(server.pid)))?;
+            ExactPrograms::load(boundaries::built_in(), &functions, options.port, namespace_number(Some(server.pid)))?;
         programs.attach_tracepoints()?;
         let costs = calibration::measure(&mut programs, bare_call_ns)?;
         programs.attach_functions()?;

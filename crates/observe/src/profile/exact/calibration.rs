@@ -1,8 +1,8 @@
 //! Measures the cost of a hook during the run: pairs around empty kernel functions, and empty system calls.
 
 use crate::profile::error::ProfileError;
-use crate::profile::exact::programs::Programs;
-use crate::profile::exact::reading::{Charged, Reading, Whose};
+use crate::profile::exact::programs::ExactPrograms;
+use crate::profile::exact::reading::{ChargedTo, ExactReading, RunningProcess};
 use crate::watch::middle;
 use record::layers::Layer;
 use record::profile::exact::HookCosts;
@@ -31,14 +31,14 @@ fn call() {
 
 /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked, because no
 /// other code calls them. `bare_call_ns`: the earlier result of [`bare_call_ns`].
-pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, ProfileError> {
-    let kernel = |reading: &Reading| own(reading, Charged::To(Layer::SystemCall)).ns as f64;
+pub fn measure(programs: &mut ExactPrograms, bare_call_ns: f64) -> Result<HookCosts, ProfileError> {
+    let kernel = |reading: &ExactReading| own(reading, ChargedTo::To(Layer::SystemCall)).ns as f64;
     let calls = batches(programs, |_| {
         call();
         Ok(())
     })?;
-    let a_call = |ns: &dyn Fn(&Reading) -> f64| middle(calls.iter().map(|batch| ns(batch) / CALLS_A_BATCH as f64));
-    let pairs = |programs: &Programs| (0..PAIRS_A_BATCH).try_for_each(|_| programs.call_empty_functions());
+    let a_call = |ns: &dyn Fn(&ExactReading) -> f64| middle(calls.iter().map(|batch| ns(batch) / CALLS_A_BATCH as f64));
+    let pairs = |programs: &ExactPrograms| (0..PAIRS_A_BATCH).try_for_each(|_| programs.call_empty_functions());
     programs.attach_empty_functions(1)?;
     let one = batches(programs, pairs)?;
     programs.attach_empty_functions(3)?;
@@ -46,13 +46,13 @@ pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, 
     // Three more pairs around otherwise equal calls.
     let outer = middle(four.iter().map(kernel)) - middle(one.iter().map(kernel));
     let inner = four.iter().map(|batch| {
-        let cell = own(batch, Charged::Calibration);
+        let cell = own(batch, ChargedTo::Calibration);
         cell.ns as f64 / cell.pairs_in.max(1) as f64
     });
     Ok(HookCosts {
         pair_inner_ns: middle(inner),
         pair_outer_ns: (outer / (3 * PAIRS_A_BATCH) as f64).max(0.0),
-        call_user_ns: a_call(&|batch| own(batch, Charged::To(Layer::User)).ns as f64),
+        call_user_ns: a_call(&|batch| own(batch, ChargedTo::To(Layer::User)).ns as f64),
         call_kernel_ns: a_call(&kernel),
         bare_call_ns,
         pairs: 5 * PAIRS_A_BATCH * BATCHES as u64,
@@ -62,9 +62,9 @@ pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, 
 
 /// This program's own work in each of several short windows.
 fn batches(
-    programs: &Programs,
-    work: impl Fn(&Programs) -> Result<(), ProfileError>,
-) -> Result<Vec<Reading>, ProfileError> {
+    programs: &ExactPrograms,
+    work: impl Fn(&ExactPrograms) -> Result<(), ProfileError>,
+) -> Result<Vec<ExactReading>, ProfileError> {
     let mut found = Vec::with_capacity(BATCHES);
     for _ in 0..BATCHES {
         let before = programs.read(u64::MAX, 0)?;
@@ -76,6 +76,6 @@ fn batches(
     Ok(found)
 }
 
-fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::reading::Cell {
-    reading.sum(|place| place.whose == Whose::Tool && place.charged == charged)
+fn own(reading: &ExactReading, charged: ChargedTo) -> crate::profile::exact::reading::PlaceTime {
+    reading.sum(|place| place.whose == RunningProcess::Tool && place.charged == charged)
 }

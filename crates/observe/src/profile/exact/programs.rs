@@ -1,4 +1,4 @@
-use super::reading::{CALIBRATION, Reading, layer_number};
+use super::reading::{CALIBRATION, ExactReading, layer_number};
 use crate::bpf::members::Members;
 use crate::bpf::types::exact::{Cpu, Gate, Options};
 use crate::bpf::types::profile::Target;
@@ -50,7 +50,7 @@ const OPTIONAL: [(&str, &str); 5] = [
 ];
 
 /// Links are dropped before their object.
-pub struct Programs {
+pub struct ExactPrograms {
     functions: Vec<Link>,
     tracepoints: Vec<Link>,
     optional: Vec<&'static str>,
@@ -64,9 +64,9 @@ pub struct Programs {
     members: Members,
 }
 
-impl Programs {
-    fn of(object: Object, slots: Vec<Boundary>) -> Self {
-        Programs {
+impl ExactPrograms {
+    fn new(object: Object, slots: Vec<Boundary>) -> Self {
+        ExactPrograms {
             functions: Vec::new(),
             tracepoints: Vec::new(),
             optional: Vec::new(),
@@ -116,7 +116,7 @@ impl Programs {
         loop {
             match load_once(&wanted, Some(&optional), port, netns_inode) {
                 Ok(object) => {
-                    return Ok(Programs { optional, unhooked, ..Programs::of(object, wanted) });
+                    return Ok(ExactPrograms { optional, unhooked, ..ExactPrograms::new(object, wanted) });
                 }
                 Err(why) => match why.program().and_then(slot_of).filter(|slot| *slot < wanted.len()) {
                     Some(slot) => {
@@ -207,10 +207,10 @@ impl Programs {
     }
 
     /// The counts so far, including the uncharged time of a window that has ended.
-    pub fn read(&self, opens_ns: u64, closes_ns: u64) -> Result<Reading, ProfileError> {
+    pub fn read(&self, opens_ns: u64, closes_ns: u64) -> Result<ExactReading, ProfileError> {
         let map = bpf::map(&self.object, "cpus")?;
         let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
-        let mut reading = Reading::empty();
+        let mut reading = ExactReading::empty();
         // The map has a value for each possible CPU, and an offline one would count as sleeping.
         let (cpus, online) = (cpus.unwrap_or_default(), record::machine::online_cpu_numbers());
         for cpu in online.iter().filter_map(|at| value_of::<Cpu>(cpus.get(*at)?)) {
@@ -224,7 +224,7 @@ impl Programs {
     }
 }
 
-impl std::fmt::Debug for Programs {
+impl std::fmt::Debug for ExactPrograms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Programs").field("hooked", &self.hooked()).field("unhooked", &self.unhooked).finish()
     }
@@ -234,7 +234,7 @@ impl std::fmt::Debug for Programs {
 pub fn try_out() -> Result<(), ProfileError> {
     needs_hosts_process_ids()?;
     let object = load_once(&[], None, 0, 0).map_err(refusal)?;
-    Programs::of(object, Vec::new()).attach_empty_functions(1)
+    ExactPrograms::new(object, Vec::new()).attach_empty_functions(1)
 }
 
 /// Why an exact profile is not possible on this machine, if so.

@@ -1,16 +1,16 @@
 use crate::bpf::types::exact::Cpu;
-use crate::profile::samples::Side;
+use crate::profile::samples::PacketReceiver;
 use record::layers::Layer;
 use record::profile::exact::Unpaired;
 use record::sum::{Growing, Summand};
 
-/// As in `bpf/exact.h`; with another number of cells, [`Reading::add_cpu`] does not compile.
+/// As in `bpf/exact.h`; with another number of cells, [`ExactReading::add_cpu`] does not compile.
 const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Charged {
+pub enum ChargedTo {
     To(Layer),
     /// The thread was already running when the programs were attached.
     Unknown,
@@ -20,19 +20,19 @@ pub enum Charged {
     Calibration,
 }
 
-impl Charged {
-    fn from_number(number: usize) -> Option<Charged> {
+impl ChargedTo {
+    fn from_number(number: usize) -> Option<ChargedTo> {
         match number {
-            8 => Some(Charged::Unknown),
-            9 => Some(Charged::Measurement),
-            10 => Some(Charged::Calibration),
-            _ => Layer::ALL.get(number).map(|layer| Charged::To(*layer)),
+            8 => Some(ChargedTo::Unknown),
+            9 => Some(ChargedTo::Measurement),
+            10 => Some(ChargedTo::Calibration),
+            _ => Layer::ALL.get(number).map(|layer| ChargedTo::To(*layer)),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Whose {
+pub enum RunningProcess {
     Server,
     Others,
     Idle,
@@ -40,33 +40,34 @@ pub enum Whose {
     Tool,
 }
 
-impl Whose {
-    const ALL: [Whose; 4] = [Whose::Server, Whose::Others, Whose::Idle, Whose::Tool];
+impl RunningProcess {
+    const ALL: [RunningProcess; 4] =
+        [RunningProcess::Server, RunningProcess::Others, RunningProcess::Idle, RunningProcess::Tool];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExactPlace {
-    pub whose: Whose,
+    pub whose: RunningProcess,
     /// Within a network softirq: the end that receives the packet.
-    pub packet: Option<Side>,
-    pub charged: Charged,
+    pub packet: Option<PacketReceiver>,
+    pub charged: ChargedTo,
 }
 
 impl ExactPlace {
     fn from_index(index: usize) -> Option<ExactPlace> {
         let packet = match index / LAYERS % PLACES {
             0 => None,
-            1 => Some(Side::Nobody),
-            2 => Some(Side::Server),
-            _ => Some(Side::Peer),
+            1 => Some(PacketReceiver::Nobody),
+            2 => Some(PacketReceiver::Server),
+            _ => Some(PacketReceiver::Peer),
         };
-        let whose = *Whose::ALL.get(index / LAYERS / PLACES)?;
-        Some(ExactPlace { whose, packet, charged: Charged::from_number(index % LAYERS)? })
+        let whose = *RunningProcess::ALL.get(index / LAYERS / PLACES)?;
+        Some(ExactPlace { whose, packet, charged: ChargedTo::from_number(index % LAYERS)? })
     }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cell {
+pub struct PlaceTime {
     pub ns: u64,
     /// Pairs of hooks whose inner part is in this place: functions entered.
     pub pairs_in: u64,
@@ -76,11 +77,11 @@ pub struct Cell {
     pub marks: u64,
 }
 
-record::grows!(Cell { ns, pairs_in, pairs_out, marks });
+record::grows!(PlaceTime { ns, pairs_in, pairs_out, marks });
 
 #[derive(Debug, Clone)]
-pub struct Reading {
-    cells: Vec<Cell>,
+pub struct ExactReading {
+    cells: Vec<PlaceTime>,
     /// System calls that began, by caller.
     pub system_calls: [u64; 4],
     /// Events without a counterpart.
@@ -91,10 +92,10 @@ pub struct Reading {
     pub silent_cpus: u64,
 }
 
-impl Reading {
+impl ExactReading {
     pub fn empty() -> Self {
-        Reading {
-            cells: vec![Cell::default(); CELLS],
+        ExactReading {
+            cells: vec![PlaceTime::default(); CELLS],
             system_calls: [0; 4],
             unpaired: Unpaired::default(),
             hooks: 0,
@@ -116,7 +117,7 @@ impl Reading {
         let cells: &[_; CELLS] = &cpu.cells;
         for (sum, cell) in self.cells.iter_mut().zip(cells) {
             let (pairs_in, pairs_out) = (cell.pairs_in, cell.pairs_out);
-            sum.add(&Cell { ns: cell.ns, pairs_in, pairs_out, marks: cell.marks });
+            sum.add(&PlaceTime { ns: cell.ns, pairs_in, pairs_out, marks: cell.marks });
         }
         let top = cpu.stack[cpu.depth as usize % cpu.stack.len()];
         let place = if top.is_network != 0 { 1 + cpu.side as usize } else { 0 };
@@ -126,7 +127,7 @@ impl Reading {
         }
     }
 
-    pub fn since(&self, earlier: &Reading) -> Reading {
+    pub fn since(&self, earlier: &ExactReading) -> ExactReading {
         let mut new = self.clone();
         for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
             *cell = cell.since(then);
@@ -137,18 +138,18 @@ impl Reading {
         new
     }
 
-    pub fn places(&self) -> impl Iterator<Item = (ExactPlace, &Cell)> {
+    pub fn places(&self) -> impl Iterator<Item = (ExactPlace, &PlaceTime)> {
         self.cells.iter().enumerate().filter_map(|(index, cell)| Some((ExactPlace::from_index(index)?, cell)))
     }
 
-    pub fn sum(&self, wanted: impl Fn(ExactPlace) -> bool) -> Cell {
-        let mut sum = Cell::default();
+    pub fn sum(&self, wanted: impl Fn(ExactPlace) -> bool) -> PlaceTime {
+        let mut sum = PlaceTime::default();
         self.places().filter(|(place, _)| wanted(*place)).for_each(|(_, cell)| sum.add(cell));
         sum
     }
 
-    pub fn calls_of(&self, whose: Whose) -> u64 {
-        self.system_calls[Whose::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
+    pub fn calls_of(&self, whose: RunningProcess) -> u64 {
+        self.system_calls[RunningProcess::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
     }
 }
 
@@ -171,28 +172,33 @@ mod tests {
 
     #[test]
     fn a_sleeping_cpu_is_charged_up_to_the_end_of_the_window() {
-        let mut reading = Reading::empty();
+        let mut reading = ExactReading::empty();
         reading.add_cpu(&record(500, 0, 2, 0, (7, 0)), 1_000, 1_800);
-        let idle = reading.sum(|place| place.whose == Whose::Idle && place.charged == Charged::To(Layer::Idle));
+        let idle =
+            reading.sum(|place| place.whose == RunningProcess::Idle && place.charged == ChargedTo::To(Layer::Idle));
         assert_eq!(idle.ns, 800);
         assert_eq!(reading.sum(|_| true).ns, 800);
     }
 
     #[test]
     fn a_packet_in_transit_belongs_to_its_side() {
-        let mut reading = Reading::empty();
+        let mut reading = ExactReading::empty();
         reading.add_cpu(&record(1_700, 3, 0, 2, (2, 1)), 1_000, 1_800);
         let (place, cell) = reading.places().find(|(_, cell)| cell.ns > 0).unwrap();
         assert_eq!(
             place,
-            ExactPlace { whose: Whose::Server, packet: Some(Side::Peer), charged: Charged::To(Layer::Tcp) }
+            ExactPlace {
+                whose: RunningProcess::Server,
+                packet: Some(PacketReceiver::Peer),
+                charged: ChargedTo::To(Layer::Tcp)
+            }
         );
         assert_eq!(cell.ns, 100);
     }
 
     #[test]
     fn cpus_without_a_program_are_counted_and_impossible_places_are_left_out() {
-        let mut reading = Reading::empty();
+        let mut reading = ExactReading::empty();
         reading.add_cpu(&Cpu::default(), 0, u64::MAX);
         reading.add_cpu(&record(0, 0, 99, 0, (2, 1)), 0, 10);
         assert_eq!((reading.silent_cpus, reading.sum(|_| true).ns), (1, 0));

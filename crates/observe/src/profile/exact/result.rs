@@ -1,7 +1,7 @@
-use super::reading::{Cell, Charged, ExactPlace, Reading, Whose};
+use super::reading::{ChargedTo, ExactPlace, ExactReading, PlaceTime, RunningProcess};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::ratio;
-use crate::profile::samples::Side;
+use crate::profile::samples::PacketReceiver;
 use record::layers::Layer;
 use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
@@ -17,32 +17,32 @@ pub struct Burst {
     pub length_ns: u64,
     /// The scheduler's account of the server during the burst.
     pub scheduler_ns: u64,
-    pub counted: Reading,
+    pub counted: ExactReading,
     pub packets: PacketCounts,
 }
 
 fn is_servers(place: ExactPlace) -> bool {
     match (place.packet, place.whose) {
-        (Some(Side::Server), _) | (None, Whose::Server) => true,
+        (Some(PacketReceiver::Server), _) | (None, RunningProcess::Server) => true,
         (Some(_) | None, _) => false,
     }
 }
 
-fn row_of(charged: Charged) -> Option<Option<Layer>> {
+fn row_of(charged: ChargedTo) -> Option<Option<Layer>> {
     match charged {
-        Charged::To(Layer::Idle) | Charged::Measurement | Charged::Calibration => None,
-        Charged::To(layer) => Some(Some(layer)),
-        Charged::Unknown => Some(None),
+        ChargedTo::To(Layer::Idle) | ChargedTo::Measurement | ChargedTo::Calibration => None,
+        ChargedTo::To(layer) => Some(Some(layer)),
+        ChargedTo::Unknown => Some(None),
     }
 }
 
-fn around_hooks(cell: &Cell, costs: &HookCosts) -> f64 {
+fn around_hooks(cell: &PlaceTime, costs: &HookCosts) -> f64 {
     cell.pairs_in as f64 * costs.pair_inner_ns
         + cell.pairs_out as f64 * costs.pair_outer_ns
         + cell.marks as f64 * costs.half_mark_ns()
 }
 
-fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -> f64 {
+fn corrected(layer: Option<Layer>, cell: &PlaceTime, calls: u64, costs: &HookCosts) -> f64 {
     let calls = calls as f64
         * match layer {
             Some(Layer::User) => costs.call_user_ns,
@@ -61,7 +61,7 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
         burst.counted.sum(|place| is_servers(place) && row_of(place.charged) == Some(layer))
     };
     let time = |burst: &Burst, layer: Option<Layer>| {
-        corrected(layer, &cell(burst, layer), burst.counted.calls_of(Whose::Server), &costs)
+        corrected(layer, &cell(burst, layer), burst.counted.calls_of(RunningProcess::Server), &costs)
     };
     let wholes: Vec<f64> = bursts.iter().map(|burst| layers.iter().map(|layer| time(burst, *layer)).sum()).collect();
     let cpu_ns: f64 = wholes.iter().sum();
@@ -87,16 +87,16 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
         })
         .collect();
     let in_server = |wanted: &dyn Fn(ExactPlace) -> bool| {
-        sum_of(&|burst| burst.counted.sum(|place| place.whose == Whose::Server && wanted(place)).ns)
+        sum_of(&|burst| burst.counted.sum(|place| place.whose == RunningProcess::Server && wanted(place)).ns)
     };
     let mut packets = PacketCounts::default();
     bursts.iter().for_each(|burst| packets.add(&burst.packets));
-    let scheduler_check = SumCheck::of(in_server(&|_| true), sum_of(&|burst| burst.scheduler_ns));
+    let scheduler_check = SumCheck::new(in_server(&|_| true), sum_of(&|burst| burst.scheduler_ns));
     let silent = sum_of(&|burst| burst.length_ns * burst.counted.silent_cpus);
     let clock_ns = measured_ns * machine.cpus as u64;
-    let clock_check = SumCheck::of(sum_of(&|burst| burst.counted.sum(|_| true).ns) + silent, clock_ns);
-    let programs_ns = in_server(&|place| place.charged == Charged::Measurement);
-    let calls = sum_of(&|burst| burst.counted.calls_of(Whose::Server));
+    let clock_check = SumCheck::new(sum_of(&|burst| burst.counted.sum(|_| true).ns) + silent, clock_ns);
+    let programs_ns = in_server(&|place| place.charged == ChargedTo::Measurement);
+    let calls = sum_of(&|burst| burst.counted.calls_of(RunningProcess::Server));
     let around_ns = around(bursts, calls, &costs);
     let perturbation = Perturbation {
         costs,
@@ -129,7 +129,7 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
 }
 
 fn around(bursts: &[Burst], calls: u64, costs: &HookCosts) -> f64 {
-    let of_server = |burst: &Burst| burst.counted.sum(|place| place.whose == Whose::Server);
+    let of_server = |burst: &Burst| burst.counted.sum(|place| place.whose == RunningProcess::Server);
     let hooks: f64 = bursts.iter().map(|burst| around_hooks(&of_server(burst), costs)).sum();
     hooks + calls as f64 * (costs.call_user_ns + costs.call_kernel_ns - costs.bare_call_ns).max(0.0)
 }

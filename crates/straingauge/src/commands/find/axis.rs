@@ -1,6 +1,6 @@
 //! Additions to the engine's load for an axis: one quantity is varied, and all others are held.
 
-use super::search::Ended;
+use super::search::SearchEnd;
 use crate::cli::{LoadOptions, Options, PathOptions};
 use crate::commands::placement;
 use crate::commands::session::Session;
@@ -111,12 +111,12 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, r
 }
 
 /// Sets up a place on the axis. `most`: the highest value that the run will measure.
-pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<Ended>> {
+pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<SearchEnd>> {
     session.runner.hold(&session.plan, place, most, &mut session.progress)?;
     if session.stop.is_set() {
-        return Ok(Some(Ended::Interrupted));
+        return Ok(Some(SearchEnd::Interrupted));
     }
     Ok(session
-        .server_gone()
-        .map(|how| Ended::Lost(format!("the server {how} at {}", value_words(place.value, place.axis)))))
+        .server_end_reason()
+        .map(|how| SearchEnd::Lost(format!("the server {how} at {}", value_words(place.value, place.axis)))))
 }

@@ -1,10 +1,10 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
-use super::search::{Ended, Search};
+use super::search::{Search, SearchEnd};
 use crate::commands::report::{ComparedRuns, run_markdown, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
-use analyze::limit::{Check, Limit};
+use analyze::limit::{FailLimit, LimitCheck};
 use analyze::{answer, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
@@ -14,13 +14,13 @@ use std::process::ExitCode;
 
 impl Search<'_> {
     /// Writes the verdict and the report from what was measured.
-    pub fn conclude(mut self, ended: Result<Ended>, limits: &[Limit]) -> Result<ExitCode> {
+    pub fn conclude(mut self, ended: Result<SearchEnd>, limits: &[FailLimit]) -> Result<ExitCode> {
         // Remove the server and its namespaces before the slower drawing.
         self.close();
         let (status, why) = match &ended {
-            Ok(Ended::Complete) => (Status::Complete, None),
-            Ok(Ended::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
-            Ok(Ended::Lost(lost)) => (Status::Interrupted, Some(lost.clone())),
+            Ok(SearchEnd::Complete) => (Status::Complete, None),
+            Ok(SearchEnd::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
+            Ok(SearchEnd::Lost(lost)) => (Status::Interrupted, Some(lost.clone())),
             Err(error) => (Status::Interrupted, Some(format!("{error:#}"))),
         };
         let (mut runs, mut finished) = (Vec::new(), Ok(()));
@@ -37,7 +37,7 @@ impl Search<'_> {
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
-            (Some(second), [a, b]) => Some(ComparedRuns::of(a, b, second.threshold_ratio)),
+            (Some(second), [a, b]) => Some(ComparedRuns::compare(a, b, second.threshold_ratio)),
             _ => None,
         };
         let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
@@ -86,13 +86,13 @@ impl Search<'_> {
         written?;
         shown.and(summarised)?;
         match ended {
-            Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
-            Ended::Lost(_) => bail!(
+            SearchEnd::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
+            SearchEnd::Lost(_) => bail!(
                 "{}; the points measured until then are kept in {}",
                 why.unwrap_or_default(),
                 first.path.display()
             ),
-            Ended::Complete => {}
+            SearchEnd::Complete => {}
         }
         let code = match compared {
             Some(compared) => crate::commands::compare::code(compared.conclusion()?),
@@ -105,19 +105,19 @@ impl Search<'_> {
     }
 }
 
-struct Judged<'a> {
+struct JudgedLimit<'a> {
     /// Prefix for one of two runs: `A: `.
     whose: &'static str,
-    limit: &'a Limit,
-    check: Check,
+    limit: &'a FailLimit,
+    check: LimitCheck,
 }
 
-fn judged<'a>(limits: &'a [Limit], runs: &'a [RunDir], names: [&'static str; 2]) -> Vec<Judged<'a>> {
+fn judged<'a>(limits: &'a [FailLimit], runs: &'a [RunDir], names: [&'static str; 2]) -> Vec<JudgedLimit<'a>> {
     let names = if runs.len() == 1 { ["", ""] } else { names };
     let of_run = |(run, whose): (&'a RunDir, &'static str)| {
         let findings = zones::of_run(run);
         let figures = answer::figures(&findings, answer::derive(run, &findings, &[]).as_ref());
-        limits.iter().map(move |limit| Judged { whose, limit, check: limit.check_run(run, &figures) })
+        limits.iter().map(move |limit| JudgedLimit { whose, limit, check: limit.check_run(run, &figures) })
     };
     runs.iter().zip(names).flat_map(of_run).collect()
 }

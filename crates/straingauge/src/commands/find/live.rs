@@ -2,7 +2,7 @@
 //! it, and so rarely that drawing takes little of the run's time. The serving thread sleeps until a request comes.
 
 use crate::failure::wrong_usage;
-use crate::serve::{Answer, Request, Server, Site, response};
+use crate::serve::{HttpRequest, HttpServer, Response, Site, response};
 use anyhow::{Context, Result};
 use record::RunDir;
 use record::lock;
@@ -22,8 +22,8 @@ const HTML: &str = "text/html; charset=utf-8";
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\n";
 
-pub(super) struct Live {
-    server: Server,
+pub(super) struct LiveReport {
+    server: HttpServer,
     site: Arc<Pages>,
     /// When the last report was drawn, and how long drawing took.
     drawn: Option<(Instant, Duration)>,
@@ -33,33 +33,38 @@ struct Pages {
     token: String,
     around: String,
     policy: String,
-    now: Mutex<Now>,
+    now: Mutex<DrawnReport>,
     is_wanted: AtomicBool,
 }
 
-struct Now {
+struct DrawnReport {
     report: Arc<str>,
     event: Arc<str>,
     number: u64,
     drawn: u64,
 }
 
-impl Live {
+impl LiveReport {
     /// Starts serving on a loopback address, and prints the URL.
-    pub fn begin(address: SocketAddr, url: &str) -> Result<Live> {
+    pub fn begin(address: SocketAddr, url: &str) -> Result<LiveReport> {
         check(address)?;
         let cannot = || format!("cannot serve the live page on {address}");
-        let mut server = Server::bind(address, MOST_CLIENTS).with_context(cannot)?;
+        let mut server = HttpServer::bind(address, MOST_CLIENTS).with_context(cannot)?;
         let site = Arc::new(Pages {
             token: token().with_context(cannot)?,
             around: report::live::html(url),
             policy: report::live::policy(),
-            now: Mutex::new(Now { report: report::live::waiting().into(), event: "".into(), number: 0, drawn: 0 }),
+            now: Mutex::new(DrawnReport {
+                report: report::live::waiting().into(),
+                event: "".into(),
+                number: 0,
+                drawn: 0,
+            }),
             is_wanted: AtomicBool::new(false),
         });
         server.serve("live", Arc::clone(&site))?;
         eprintln!("live page: http://{}/{}/", server.address(), site.token);
-        Ok(Live { server, site, drawn: None })
+        Ok(LiveReport { server, site, drawn: None })
     }
 
     /// Sends the new progress to all followers, and draws the report again if it is time.
@@ -119,7 +124,7 @@ fn token() -> Result<String> {
 }
 
 impl Pages {
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn now(&self) -> MutexGuard<'_, DrawnReport> {
         lock(&self.now)
     }
 
@@ -133,16 +138,17 @@ impl Pages {
 }
 
 impl Site for Pages {
-    fn answer(&self, request: &Request<'_>) -> Answer {
-        let text =
-            |status, body: &str| Answer::Whole(response(status, "text/plain; charset=utf-8", HEADERS, body.as_bytes()));
+    fn answer(&self, request: &HttpRequest<'_>) -> Response {
+        let text = |status, body: &str| {
+            Response::Whole(response(status, "text/plain; charset=utf-8", HEADERS, body.as_bytes()))
+        };
         // Refuses DNS rebinding.
         if !request.host.is_some_and(is_loopback) {
             return text("403 Forbidden", "this is only for 127.0.0.1 and localhost\n");
         }
         let page = |policy: &str, body: &str| {
             let headers = format!("{HEADERS}Content-Security-Policy: {policy}\r\n");
-            Answer::Whole(response("200 OK", HTML, &headers, body.as_bytes()))
+            Response::Whole(response("200 OK", HTML, &headers, body.as_bytes()))
         };
         let place = self.place(request.target);
         if place.is_some() {
@@ -154,7 +160,7 @@ impl Site for Pages {
             Some("report.html") => page("frame-ancestors 'self'", &Arc::clone(&self.now().report)),
             Some("events") => {
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-                Answer::Stream(format!("{head}{HEADERS}Connection: close\r\n\r\n").into_bytes())
+                Response::Stream(format!("{head}{HEADERS}Connection: close\r\n\r\n").into_bytes())
             }
             _ => text("404 Not Found", "not found\n"),
         }

@@ -81,12 +81,12 @@ pub(super) fn is_more(point: &Point, before: &Point) -> bool {
     is_served && good(point) >= MORE_RATIO * good(before)
 }
 
-pub(super) struct Tried {
+pub(super) struct TriedConnections {
     pub connections: u64,
     outcomes: Outcomes,
 }
 
-impl Tried {
+impl TriedConnections {
     fn is_served(&self) -> bool {
         self.outcomes.silent_ratio().is_none_or(|ratio| ratio <= LOST_RATIO)
             && !self.is_limited()
@@ -98,16 +98,16 @@ impl Tried {
     }
 
     /// Explains why the open loop uses these connections and not more.
-    pub fn doubt(&self, more: &Tried) -> Doubt {
+    pub fn doubt(&self, more: &TriedConnections) -> Doubt {
         DoubtKind::SilentConnections.warning(
-            format!("open loop: {}, {}, which it uses", more.words(), self.words()),
+            format!("open loop: {}, {}, which it uses", more.outcome(), self.outcome()),
             "check how many connections the server serves at a time (its workers, its backlog), or say how many the \
              open loop may use (--open-connections)",
         )
     }
 
     /// The result in words: `0 of 250 connections answered with 1,024 open`.
-    fn words(&self) -> String {
+    fn outcome(&self) -> String {
         let Outcomes { connections_silent: silent, connections_used: used, closed_unused, non_2xx, .. } = self.outcomes;
         let answered = used.saturating_sub(silent);
         let mut words =
@@ -129,13 +129,13 @@ pub(super) fn served<E>(
     most: u64,
     known: u64,
     mut load: impl FnMut(&LoadPlan) -> Result<Outcomes, E>,
-) -> Result<Option<[Tried; 2]>, E> {
+) -> Result<Option<[TriedConnections; 2]>, E> {
     let mut at = |connections: u64| {
         let pace = Pace::Open { rate_per_sec: RATE_PER_SEC, arrival: Arrival::Constant };
         let mut tried =
             LoadPlan { connections, pace, duration_ns: DURATION_NS, warmup_ns: 0, threads: 1, ..plan.clone() };
         tried.timeout_ns = plan.timeout_ns.min(TIMEOUT_NS);
-        load(&tried).map(|outcomes| Tried { connections, outcomes })
+        load(&tried).map(|outcomes| TriedConnections { connections, outcomes })
     };
     let first = at(most)?;
     if first.is_served() {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn point(sweep: Sweep, connections: u64, pace: Pace, good: f64, wait_ms: f64) -> Point {
-        let mut point = Point { duration_ns: 1_000_000_000, ..Point::of(sweep, 0, connections, pace) };
+        let mut point = Point { duration_ns: 1_000_000_000, ..Point::new(sweep, 0, connections, pace) };
         for (name, value) in [(names::GOODPUT, good), (names::CONNECTION_WAIT_P99, wait_ms * 1e3)] {
             point.figures.measured(name, value, 1_000, record::Origin::Counted);
         }
@@ -256,14 +256,14 @@ mod tests {
         };
         let [more, served] = found(closing).expect("fewer are served");
         assert_eq!((more.connections, served.connections), (1024, 64));
-        assert!(more.words().ends_with("with 1,024 open (896 closed before any request)"), "{}", more.words());
+        assert!(more.outcome().ends_with("with 1,024 open (896 closed before any request)"), "{}", more.outcome());
         let refusing = |connections: u64| {
             let ok = if connections > 128 { 50 } else { 250 };
             Outcomes { ok, non_2xx: 250 - ok, connections_used: 250.min(connections), ..Outcomes::default() }
         };
         let [more, served] = found(refusing).expect("fewer are served");
         assert_eq!(served.connections, 64);
-        assert!(more.words().ends_with("with 1,024 open (200 of 250 answers were errors)"), "{}", more.words());
+        assert!(more.outcome().ends_with("with 1,024 open (200 of 250 answers were errors)"), "{}", more.outcome());
         let missing = |_| Outcomes { non_2xx: 250, connections_used: 250, ..Outcomes::default() };
         assert!(found(missing).is_none(), "a page that is not there is an error over any number");
     }

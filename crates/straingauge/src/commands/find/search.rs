@@ -1,7 +1,7 @@
 //! The loop of every search: it asks the planner for a step, carries it out, keeps the point, and repeats.
 
-use super::beside::Beside;
-use super::live::Live;
+use super::beside::BesideCommand;
+use super::live::LiveReport;
 use super::second::Second;
 use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
@@ -32,19 +32,19 @@ fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     Some(AxisPlace { axis, value: 0.0, slowed: None })
 }
 
-pub(super) enum Ended {
+pub(super) enum SearchEnd {
     Complete,
     Interrupted,
     /// The server, a client or the command was lost, so the run ends; the text is a sentence.
     Lost(String),
 }
 
-pub(super) struct Side {
+pub(super) struct ServerUnderTest {
     pub writer: RunWriter,
     pub points: Vec<Point>,
 }
 
-impl Side {
+impl ServerUnderTest {
     pub fn run(&self) -> RunDir {
         RunDir {
             path: self.writer.path().to_path_buf(),
@@ -59,13 +59,13 @@ pub(super) struct Search<'a> {
     pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
     /// The servers: one, or two for a comparison.
-    pub sides: Vec<Side>,
+    pub sides: Vec<ServerUnderTest>,
     /// The live page of the first server's run.
-    pub live: Option<Live>,
+    pub live: Option<LiveReport>,
     now: usize,
     session: Option<Session>,
     metrics: Option<Loads>,
-    beside: Option<Beside>,
+    beside: Option<BesideCommand>,
     /// CPUs of the started server, if the sweep varies their number.
     on_cpus: Option<usize>,
     /// The highest value of the axis, if known.
@@ -83,7 +83,7 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Starts the first server and creates the run directory.
-    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan, live: Option<Live>) -> Result<Self> {
+    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan, live: Option<LiveReport>) -> Result<Self> {
         let started = Instant::now();
         let metrics = Loads::open(&drive.output.metrics, &drive.target)?;
         let mut search = Search {
@@ -118,7 +118,7 @@ impl<'a> Search<'a> {
         &self.sides[self.now].points
     }
 
-    pub fn run(&mut self, planner: &mut dyn Planner) -> Result<Ended> {
+    pub fn run(&mut self, planner: &mut dyn Planner) -> Result<SearchEnd> {
         loop {
             let elapsed_ns = self.elapsed_ns();
             let ended = match planner.next(self.points(), elapsed_ns) {
@@ -132,7 +132,7 @@ impl<'a> Search<'a> {
                 }
                 SweepStep::Done { reason } => {
                     self.session()?.progress.say(&format!("{}: {reason}", planner.subject()));
-                    return Ok(Ended::Complete);
+                    return Ok(SearchEnd::Complete);
                 }
             };
             if let Some(ended) = ended {
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         self.session.as_mut().context("no server is being measured")
     }
 
-    fn change(&mut self, server: usize) -> Result<Option<Ended>> {
+    fn change(&mut self, server: usize) -> Result<Option<SearchEnd>> {
         if self.plan.beside().is_some() {
             return self.change_beside(server);
         }
@@ -171,14 +171,14 @@ impl<'a> Search<'a> {
         self.close();
         // The next session installs a separate listener for signals.
         if stop.is_set() {
-            return Ok(Some(Ended::Interrupted));
+            return Ok(Some(SearchEnd::Interrupted));
         }
         self.serve(server)?;
         self.warm_up()
     }
 
     /// Continues with the same server: side 1 with the command, started for each turn, side 0 without it.
-    fn change_beside(&mut self, side: usize) -> Result<Option<Ended>> {
+    fn change_beside(&mut self, side: usize) -> Result<Option<SearchEnd>> {
         self.end_beside();
         let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
         let port = self.drive.target.port;
@@ -187,20 +187,20 @@ impl<'a> Search<'a> {
         let session = self.session.insert(session);
         if side == 1 {
             session.progress.show(&format!("starting {} beside the server", command[0]));
-            match Beside::start(command, port, session) {
+            match BesideCommand::start(command, port, session) {
                 Ok(beside) => self.beside = Some(beside),
-                Err(error) => return Ok(Some(Ended::Lost(format!("{error:#}")))),
+                Err(error) => return Ok(Some(SearchEnd::Lost(format!("{error:#}")))),
             }
         }
         let until = Instant::now() + settle;
         while Instant::now() < until {
             if session.stop.is_set() {
-                return Ok(Some(Ended::Interrupted));
+                return Ok(Some(SearchEnd::Interrupted));
             }
-            if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
-                return Ok(Some(Ended::Lost(format!("{how}, before anything was measured with it"))));
+            if let Some(how) = self.beside.as_mut().and_then(|beside| beside.end_reason(&mut session.runner)) {
+                return Ok(Some(SearchEnd::Lost(format!("{how}, before anything was measured with it"))));
             }
-            std::thread::sleep(self.beside.as_ref().map_or(Duration::from_millis(10), Beside::look_every));
+            std::thread::sleep(self.beside.as_ref().map_or(Duration::from_millis(10), BesideCommand::check_interval));
         }
         if let Some(beside) = &self.beside {
             beside.is_known_to(&mut session.runner);
@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
             };
             let record = session.record(self.scenario(session, side));
             let writer = RunWriter::create(Path::new(crate::defaults::RUNS), folder.as_deref(), record)?;
-            self.sides.push(Side { writer, points: Vec::new() });
+            self.sides.push(ServerUnderTest { writer, points: Vec::new() });
         }
         self.now = side;
         Ok(())
@@ -264,7 +264,7 @@ impl<'a> Search<'a> {
             if axis.axis == Axis::Delay {
                 let undelayed = AxisPlace { axis: Axis::Delay, value: 0.0, slowed: None };
                 session.runner.hold(&session.plan, undelayed, 0.0, &mut session.progress)?;
-                let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
+                let words = |path: record::PathPlan| format!("{}; the delay is varied", path.description());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
             let round_trip_ns = session.round_trip_ns();
@@ -319,7 +319,7 @@ impl<'a> Search<'a> {
         session.runner.live = None;
         // With --beside, both sides have the same server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
-        let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
+        let Some(ServerUnderTest { writer, .. }) = self.sides.get_mut(side) else { return };
         writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
         let output = session.server_output();
         session.server = None;
@@ -330,7 +330,7 @@ impl<'a> Search<'a> {
     }
 
     /// Starts the server anew on so many CPUs, unless it runs on them.
-    fn serve_on(&mut self, cpus: usize) -> Result<Option<Ended>> {
+    fn serve_on(&mut self, cpus: usize) -> Result<Option<SearchEnd>> {
         if self.on_cpus.replace(cpus) == Some(cpus) {
             return Ok(None);
         }
@@ -345,7 +345,7 @@ impl<'a> Search<'a> {
         Ok(ended)
     }
 
-    fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
+    fn trial(&mut self, trial: Trial) -> Result<Option<SearchEnd>> {
         if let Load::Place(AxisPlace { axis: Axis::Cpus, value, .. }) = trial.load
             && let Some(ended) = self.serve_on(value as usize)?
         {
@@ -359,7 +359,7 @@ impl<'a> Search<'a> {
         let expected_per_sec = match (trial.load, &mut self.session()?.runner.live) {
             (Load::Share(share), Some(live)) => {
                 if let Err(error) = live.turn_to(share) {
-                    return Ok(Some(Ended::Lost(format!("{error:#}"))));
+                    return Ok(Some(SearchEnd::Lost(format!("{error:#}"))));
                 }
                 live.expected_per_sec(share)
             }
@@ -454,12 +454,12 @@ impl<'a> Search<'a> {
         self.most_served.unwrap_or(fits.max(sweep.open_connections))
     }
 
-    fn prepare(&mut self, place: AxisPlace) -> Result<Option<Ended>> {
+    fn prepare(&mut self, place: AxisPlace) -> Result<Option<SearchEnd>> {
         let most = self.highest_value;
         axis::prepare(self.session()?, place, most)
     }
 
-    fn yardstick(&mut self) -> Result<Option<Ended>> {
+    fn yardstick(&mut self) -> Result<Option<SearchEnd>> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
         let rest = rest(self.plan.sweep.axis.as_ref());
         let duration_ns = self.plan.sweep.point_duration_ns.clamp(*YARDSTICK_NS.start(), *YARDSTICK_NS.end());
@@ -494,7 +494,7 @@ impl<'a> Search<'a> {
         sweep: Sweep,
         repeat: u32,
         place: Option<AxisPlace>,
-    ) -> Result<Option<Ended>> {
+    ) -> Result<Option<SearchEnd>> {
         let (started, budget_ns) = (self.started, self.plan.sweep.budget_ns);
         let may_widen = sweep == Sweep::Rate && !self.has_fixed_connections();
         let most = self.most_open_connections();
@@ -503,15 +503,15 @@ impl<'a> Search<'a> {
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
         session.runner.adapt(&mut plan);
         if session.stop.is_set() {
-            return Ok(Some(Ended::Interrupted));
+            return Ok(Some(SearchEnd::Interrupted));
         }
         let mut measured = match session.runner.point(&plan, sweep, repeat, &mut session.progress) {
-            Err(error) if self.plan.shift.is_some() => return Ok(Some(Ended::Lost(format!("{error:#}")))),
+            Err(error) if self.plan.shift.is_some() => return Ok(Some(SearchEnd::Lost(format!("{error:#}")))),
             measured => measured?,
         };
         if measured.result.interrupted {
             // A point that was cut short is dropped; those before it are kept.
-            return Ok(Some(Ended::Interrupted));
+            return Ok(Some(SearchEnd::Interrupted));
         }
         let at = label(&plan);
         while may_widen
@@ -524,7 +524,7 @@ impl<'a> Search<'a> {
             let wider = LoadPlan { connections: more, threads, ..plan.clone() };
             let again = session.runner.point(&wider, sweep, repeat, &mut session.progress)?;
             if again.result.interrupted {
-                return Ok(Some(Ended::Interrupted));
+                return Ok(Some(SearchEnd::Interrupted));
             }
             self.has_enough_connections = !open_loop::is_more(&again.point, &measured.point);
             if self.has_enough_connections {
@@ -538,17 +538,17 @@ impl<'a> Search<'a> {
             // More connections were tried and do not help: the requests would then wait in the server.
             measured.point.doubts.retain(|doubt| doubt.kind != DoubtKind::ConnectionWait);
         }
-        if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
+        if let Some(how) = self.beside.as_mut().and_then(|beside| beside.end_reason(&mut session.runner)) {
             // The command ran for only a part of the point.
-            return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
+            return Ok(Some(SearchEnd::Lost(format!("{how} at {at}"))));
         }
         // The server vanished, which is not a failure under load, so the point is dropped.
         let is_doubtful = measured.point.outcomes.completed() == 0 || measured.point.outcomes.refused > 0;
-        let gone = session.server_gone().map(|how| format!("the server {how} at {at}"));
+        let gone = session.server_end_reason().map(|how| format!("the server {how} at {at}"));
         let refuses = || is_doubtful.then(|| session.takes_no_connection()).flatten();
         let gone = gone.or_else(|| Some(format!("{}, since {at}", refuses()?)));
         if let Some(gone) = gone {
-            return Ok(Some(Ended::Lost(gone)));
+            return Ok(Some(SearchEnd::Lost(gone)));
         }
         measured.point.axis = place;
         let kept = measured.keep(&mut side.writer);
@@ -562,7 +562,7 @@ impl<'a> Search<'a> {
         if let Some(live) = &mut self.live {
             live.show(|| self.sides[0].run());
         }
-        Ok(session.runner.lost_client().map(Ended::Lost))
+        Ok(session.runner.lost_client().map(SearchEnd::Lost))
     }
 }
 

@@ -1,4 +1,4 @@
-use super::search::{Ended, Search};
+use super::search::{Search, SearchEnd};
 use analyze::sweep::WarmUp;
 use analyze::zones::cpu_us;
 use anyhow::Result;
@@ -16,7 +16,7 @@ const AGAIN_PART: u64 = 8;
 impl Search<'_> {
     /// Loads the server until the CPU time per request stops falling. These loads are not points; their duration is
     /// kept with the server's facts. Returns whether that ends the search.
-    pub fn warm_up(&mut self) -> Result<Option<Ended>> {
+    pub fn warm_up(&mut self) -> Result<Option<SearchEnd>> {
         let (sweep, side) = (&self.plan.sweep, self.side());
         let budget_ns = match self.is_slow_at_first[side] {
             None => sweep.budget_ns,
@@ -39,17 +39,17 @@ impl Search<'_> {
         loop {
             let measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
             if measured.result.interrupted {
-                return Ok(Some(Ended::Interrupted));
+                return Ok(Some(SearchEnd::Interrupted));
             }
-            let gone = session.server_gone().map(|how| format!("the server {how} in its warm-up"));
+            let gone = session.server_end_reason().map(|how| format!("the server {how} in its warm-up"));
             if let Some(lost) = gone.or_else(|| session.runner.lost_client()) {
-                return Ok(Some(Ended::Lost(lost)));
+                return Ok(Some(SearchEnd::Lost(lost)));
             }
             let point = &measured.point;
             loaded_ns += plan.warmup_ns + point.duration_ns;
             is_cpu &= cpu_us(point).is_some();
             let cost_us = if is_cpu { cpu_us(point) } else { point.value(names::RESPONSE_P50) };
-            if !warm_up.goes_on(point.outcomes.completed(), cost_us, begun.elapsed().as_nanos() as u64) {
+            if !warm_up.continues(point.outcomes.completed(), cost_us, begun.elapsed().as_nanos() as u64) {
                 break;
             }
         }

@@ -6,11 +6,11 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp
 use std::io::{Read, stdin};
 use std::sync::atomic::Ordering;
 
-pub struct Keys {
+pub struct KeyListener {
     before: Termios,
 }
 
-impl Keys {
+impl KeyListener {
     /// Reads single keys from the terminal on standard input. `None` without a terminal, or when another process
     /// group reads it.
     pub fn listen(stop: &Stop) -> Option<Self> {
@@ -24,7 +24,7 @@ impl Keys {
             // SAFETY: the action makes one system call, which may be made in a signal handler (signal-safety(7)).
             let _ = unsafe { signal_hook::low_level::register(signal, move || put_back(&before)) };
         }
-        let keys = Keys { before };
+        let keys = KeyListener { before };
         let stop = stop.clone();
         let read = move || {
             for key in stdin().lock().bytes() {
@@ -40,7 +40,7 @@ impl Keys {
     }
 }
 
-impl Drop for Keys {
+impl Drop for KeyListener {
     fn drop(&mut self) {
         put_back(&self.before);
     }

@@ -11,12 +11,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-pub struct Recording {
+pub struct RecordingWriter {
     writer: RunWriter,
     lines: File,
 }
 
-impl Recording {
+impl RecordingWriter {
     pub fn create(path: &Path, watcher: &Watcher, watching: &Watching) -> Result<Self> {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
@@ -35,7 +35,7 @@ impl Recording {
         let writer = RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), record)?;
         let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
-        let mut recording = Recording { writer, lines };
+        let mut recording = RecordingWriter { writer, lines };
         recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching: watching.clone() }))?;
         crate::signals::kept_in(recording.writer.path());
         Ok(recording)

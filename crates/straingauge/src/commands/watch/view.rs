@@ -2,7 +2,7 @@
 //! or JSON lines.
 
 use super::emit;
-use super::keys::Keys;
+use super::keys::KeyListener;
 use crate::progress::terminal_size;
 use crate::signals::Stop;
 use anyhow::Result;
@@ -16,13 +16,13 @@ pub struct View {
     is_terminal: bool,
     earlier: Option<Reading>,
     /// Takes keys while the screen is drawn.
-    _keys: Option<Keys>,
+    _keys: Option<KeyListener>,
 }
 
 impl View {
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        let keys = if is_terminal && !is_json { Keys::listen(stop) } else { None };
+        let keys = if is_terminal && !is_json { KeyListener::listen(stop) } else { None };
         View { is_json, is_terminal, earlier: None, _keys: keys }
     }
 

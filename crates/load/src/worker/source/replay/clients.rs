@@ -1,39 +1,39 @@
-use super::{LOOK_AGAIN_NS, Replay};
+use super::{IdleSlot, RETRY_NS, Replay};
 use crate::replay::{FeedStep, Next};
 
-pub(super) enum Due {
+pub(super) enum DueStep {
     Now(FeedStep),
     /// Nothing is due before this time; `u64::MAX`: an event must come first.
     At(u64),
 }
 
 impl Replay {
-    pub(super) fn due(&mut self, now: u64, end_ns: u64) -> Due {
+    pub(super) fn due(&mut self, now: u64, end_ns: u64) -> DueStep {
         if self.is_over {
-            return Due::At(u64::MAX);
+            return DueStep::At(u64::MAX);
         }
         if !self.is_paced && now >= end_ns {
             // As in a closed loop, requests that are unsent when the window ends do not count.
             self.give_up();
-            return Due::At(u64::MAX);
+            return DueStep::At(u64::MAX);
         }
         match self.feed.peek() {
             Next::Over => {
                 self.is_over = true;
                 self.comparison.is_whole = true;
-                Due::At(u64::MAX)
+                DueStep::At(u64::MAX)
             }
-            Next::NotYet => Due::At(now + LOOK_AGAIN_NS),
+            Next::NotYet => DueStep::At(now + RETRY_NS),
             Next::Step(at_ns) if self.is_paced && self.start_ns.saturating_add(at_ns) >= end_ns => {
                 self.is_over = true;
-                Due::At(u64::MAX)
+                DueStep::At(u64::MAX)
             }
-            Next::Step(at_ns) if self.is_paced && self.start_ns + at_ns > now => Due::At(self.start_ns + at_ns),
+            Next::Step(at_ns) if self.is_paced && self.start_ns + at_ns > now => DueStep::At(self.start_ns + at_ns),
             Next::Step(_) if self.waiting >= self.waiting_limit => {
                 self.stalled_since_ns.get_or_insert(now);
-                Due::At(u64::MAX)
+                DueStep::At(u64::MAX)
             }
-            Next::Step(_) => self.feed.take().map_or(Due::At(u64::MAX), |step| Due::Now(self.dated(step, now))),
+            Next::Step(_) => self.feed.take().map_or(DueStep::At(u64::MAX), |step| DueStep::Now(self.dated(step, now))),
         }
     }
 
@@ -83,20 +83,20 @@ impl Replay {
         if entry.rested.replace(visits) == Some(visits) {
             return;
         }
-        self.idle.push_back((slot, visits));
+        self.idle.push_back(IdleSlot { slot, visit: visits });
         if self.idle.len() > 2 * self.slots.len() + 64 {
             let slots = &self.slots;
-            self.idle.retain(|(slot, visits)| slots[*slot as usize].visits == *visits);
+            self.idle.retain(|idle| slots[idle.slot as usize].visits == idle.visit);
         }
     }
 
     /// The slot that has been idle the longest; counts it as evicted.
     pub(super) fn longest_idle(&mut self) -> Option<u32> {
-        while let Some((slot, visits)) = self.idle.pop_front() {
+        while let Some(IdleSlot { slot, visit }) = self.idle.pop_front() {
             let entry = &self.slots[slot as usize];
             let has_nothing =
                 entry.client.and_then(|client| self.clients.get(&client)).is_some_and(|c| c.queue.is_empty());
-            if entry.visits == visits && has_nothing {
+            if entry.visits == visit && has_nothing {
                 self.comparison.evicted += 1;
                 return Some(slot);
             }
