@@ -14,13 +14,13 @@ use record::{Pace, Point, RunDir, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A thread that sleeps for fewer than this share of the requests serves none of them.
+/// A thread that sleeps in fewer than this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
-/// CPU time that a request takes at least: a read and a write, microseconds.
+/// Least CPU time of a request, microseconds: a read and a write.
 const LEAST_REQUEST_US: f64 = 5.0;
-/// Sleeps per request from which on threads that mostly sleep do so in requests.
+/// Least number of sleeps per request with which threads that mostly sleep count as sleeping in requests.
 const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
-/// Waits of fewer threads than this are combined by kind.
+/// Waits with a smaller mean number of threads are combined by kind.
 const LEAST_THREADS: f64 = 0.01;
 
 /// The account of the threads and requests at one load.
@@ -28,13 +28,13 @@ const LEAST_THREADS: f64 = 0.01;
 pub struct AccountLevel {
     /// Connections (closed loop), or offered requests per second (open loop).
     pub load: f64,
-    /// Number of points with an account, of those that count at this load.
+    /// Points at this load that count and have an account.
     pub points: u64,
     /// Length of the accounts' windows, seconds.
     pub seconds: f64,
     /// Mean number of threads.
     pub threads: f64,
-    /// Threads by program and name; those with the most time at work first.
+    /// Threads by program and name; the most time at work first.
     pub groups: Vec<GroupLevel>,
     /// Places of the requests; absent if the client's side is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,8 @@ pub struct AccountLevel {
     /// Connections to other servers, by address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendLevel>,
-    /// Difference between the rows and the threads' lives, as a share of the lives: 0 = the rows add up exactly.
+    /// Difference between the rows and the threads' lifetimes, as a share of the lifetimes: 0 = the rows add up
+    /// exactly.
     pub open_ratio: f64,
     /// CPUs that the account itself used.
     pub cost_cpus: f64,
@@ -65,7 +66,7 @@ pub struct GroupLevel {
     pub ready_own: f64,
     /// Mean number of runnable threads while other work had their CPU.
     pub ready_others: f64,
-    /// Mean number of runnable threads while their CPU was idle: stopped by a limit of CPU time, or about to run.
+    /// Mean number of runnable threads while their CPU was idle: stopped by a CPU time limit, or about to run.
     pub ready_stopped: f64,
     /// Mean number of runnable threads that then ran on another CPU than before.
     pub ready_moved: f64,
@@ -80,7 +81,7 @@ pub struct GroupLevel {
 /// One process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ProcessLevel {
-    /// Number of the process.
+    /// Id of the process.
     pub pid: u32,
     /// Share of the threads' time in which they were not blocked without work; the largest of the load's points.
     pub busy_ratio: f64,
@@ -185,7 +186,7 @@ pub struct BackendLevel {
     pub address: String,
     /// Connections that the server used.
     pub connections: f64,
-    /// Mean number of connections with a call under way.
+    /// Mean number of connections with a call in progress.
     pub busy: f64,
     /// Calls per second.
     pub calls_per_sec: f64,
@@ -364,7 +365,7 @@ fn stack(waits: &[&Wait]) -> String {
 
 fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     let mut all: BTreeMap<&str, Vec<&record::account::BackendUse>> = BTreeMap::new();
-    // A call to another process of the server waits for what that process does, which has its own places.
+    // A call to another process of the server is counted at the places of that process.
     for backend in accounts.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own) {
         all.entry(&backend.address).or_default().push(backend);
     }
@@ -386,10 +387,11 @@ fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     levels
 }
 
-/// From this ratio of connections to requests in flight (Little's law) on, some connections of the closed loop got no
-/// response at all.
+/// Ratio of connections to requests in flight (Little's law) above which some connections of the closed loop got no
+/// response.
 const MOST_ANSWERED: f64 = 1.5;
-/// From this ratio of requests in flight (Little's law) to connections on, the mean time belongs to another window.
+/// Ratio of requests in flight (Little's law) to connections above which the mean time includes requests from before
+/// the window.
 const MOST_BEYOND: f64 = 1.2;
 
 fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
@@ -418,7 +420,7 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     for wait in groups.iter().flat_map(|group| &group.waits) {
         let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
-        // Connections are timed as a whole, not by the thread that waits for them.
+        // Calls are timed by connection, not by the thread that waits.
         if kind == PlaceKind::Backend && has_calls {
             continue;
         }
@@ -472,7 +474,7 @@ fn place_kind(kind: WaitKind) -> Option<PlaceKind> {
 }
 
 impl AccountLevel {
-    /// Mean number of requests under way; 0 if the client's side is not known.
+    /// Mean number of requests in progress; 0 if the client's side is not known.
     pub fn in_flight(&self) -> f64 {
         self.requests.as_ref().map_or(0.0, |requests| requests.in_flight)
     }
@@ -487,7 +489,7 @@ impl AccountLevel {
         asked(&self.backends, self.per_sec())
     }
 
-    /// The threads of a name.
+    /// The group with this name.
     pub fn group(&self, name: &str) -> Option<&GroupLevel> {
         self.groups.iter().find(|group| group.name == name)
     }
@@ -505,8 +507,8 @@ impl AccountLevel {
     }
 }
 
-/// Whether threads serve requests. Those that sleep and never wait for work, at any load, or that sleep much less often
-/// than requests come and do little of the server's work, work by a timer.
+/// Whether threads serve requests. Threads work by a timer if they sleep and never wait for work at any load, or if
+/// they sleep much less often than requests come and do little of the server's work.
 pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bool {
     let same = all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
     let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);

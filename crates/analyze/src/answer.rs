@@ -100,7 +100,7 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
     let plan = open.and_then(|open| plan(open, held_per_sec));
     let (plan_per_sec, plan_why) = match (plan, open) {
         (Some((estimate, why)), _) => (Some(estimate), why),
-        // Another sentence gives this reason already.
+        // Another sentence already gives this reason.
         (None, Some(open)) if breaks(&open.failure_point).is_some() => (None, "no rate held".into()),
         (None, Some(open)) => (None, open.failure_point.reason.clone()),
         (None, None) => (None, "no rate was offered".into()),
@@ -213,7 +213,7 @@ fn connections(closed: &SweepFindings) -> String {
     match (estimate_words(found, Sweep::Connections), found.held, found.failed) {
         (Some(words), _, Some(failed)) => format!("fails from about {words}: {}", first(failed)),
         (None, None, Some(failed)) => {
-            format!("fails already at {}: {}", load_words(failed, Sweep::Connections), first(failed))
+            format!("already fails at {}: {}", load_words(failed, Sweep::Connections), first(failed))
         }
         (None, Some(held), None) if found.place == PointPlace::Beyond => {
             format!("no failure up to {}", load_words(held, Sweep::Connections))
@@ -239,8 +239,8 @@ fn program(run: &RunDir) -> String {
 /// Busy share of a CPU at the lowest rate that failed, from which on a CPU that is full at higher loads explains it.
 const LEAST_BUSY_WHERE_IT_BREAKS: f64 = 0.5;
 
-/// Whether the lowest rate that failed left the server's CPUs idle: a CPU that is full at higher loads does not explain
-/// why that one failed.
+/// Whether the server's CPUs were idle at the lowest rate that failed. A CPU that is full at higher loads does not
+/// explain that failure.
 pub(crate) fn breaks_while_idle(findings: &Findings) -> bool {
     let failed = findings.rate.as_ref().and_then(|open| level_at(open, open.failure_point.failed?));
     failed.is_some_and(|level| level.cpus_busy_ratio.is_some() && level.full(LEAST_BUSY_WHERE_IT_BREAKS).is_none())
@@ -273,7 +273,7 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
 fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     let name = program(run);
     match level.full(limit)? {
-        FullResource::Quota(_) => Some(format!("{name}'s limit of CPU time is used up")),
+        FullResource::Quota(_) => Some(format!("{name}'s CPU time limit is used up")),
         FullResource::Cpus(_) => Some(format!("{name}'s CPUs are full")),
         FullResource::Thread(_) => Some(format!("one thread of {name} is full")),
         FullResource::CrowdedCpus(_) => None,
@@ -317,7 +317,7 @@ fn certainty(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, Strin
         Some(Estimate { low: Some(low), high: Some(high), .. }) => {
             if let Some(sure) = so_many(WIDTH_RATIOS, high / low.max(f64::MIN_POSITIVE)) {
                 let (low, high) = (format_si(low), format_si(high));
-                let words = format!("the number to plan with is known to lie between {low} and {high}/s");
+                let words = format!("the number to plan with is only known to be between {low} and {high}/s");
                 reasons.push((sure, words));
             }
         }
@@ -331,7 +331,7 @@ fn certainty(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, Strin
         reasons.push((sure, format!("nothing was measured between {held}, which held, and {failed}, which failed")));
     }
     if findings.drift.is_some_and(|drift| drift.is_of_server()) {
-        reasons.push((Sure::Fair, "the same load was served at other speeds in other repeats".into()));
+        reasons.push((Sure::Fair, "the server's speed at the same load differed between repeats".into()));
     }
     reasons.into_iter().min_by_key(|(sure, _)| *sure).unwrap_or((Sure::High, String::new()))
 }
@@ -353,10 +353,7 @@ pub fn interval_words(estimate: &Estimate) -> String {
 fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     let Some(plan) = answer.plan_per_sec.filter(|_| answer.sure > Sure::Low) else { return Vec::new() };
     let safe = plan.low.unwrap_or(plan.value).min(plan.value);
-    let mut said = vec![format!(
-        "replicas for R requests/s: R / {} rounded up, and one more for the loss of one",
-        grouped(safe.floor())
-    )];
+    let mut said = vec![format!("replicas for R requests/s: R / {} rounded up, plus one spare", grouped(safe.floor()))];
     let mut levels = findings.rate.iter().flat_map(|open| &open.levels);
     let Some(level) = levels.rfind(|level| level.load <= plan.value * 1.01) else { return said };
     if let Some((cost, sent)) = level.cpu_us_per_request.zip(level.throughput_per_sec) {
@@ -415,7 +412,7 @@ fn sentence(findings: &Findings, answer: &Answer) -> String {
         }
         None => match answer.breaks_per_sec {
             Some(breaks) => format!(
-                "No rate held: it breaks already at {}/s{full}: {}.{sure}",
+                "No rate held: it already breaks at {}/s{full}: {}.{sure}",
                 format_si(breaks.value),
                 first_reason(open, failure_point.failed)
             ),
@@ -446,12 +443,12 @@ fn closed_sentence(closed: &SweepFindings, answer: &Answer, full: &str) -> Strin
         return format!("No load held: it {}{full}.", answer.connections);
     }
     let grows = match (estimate_words(&closed.yield_point, Sweep::Connections), closed.yield_point.place) {
-        (Some(words), _) => format!("Throughput grows up to about {words}{full}; the most was {most}"),
+        (Some(words), _) => format!("Throughput grows up to about {words}{full}; the highest was {most}"),
         (None, PointPlace::Beyond) => {
-            format!("Throughput grows with all connections that were tried; the most was {most}")
+            format!("Throughput grows up to the most connections tried; the highest was {most}")
         }
         (None, _) if most.is_empty() => "No request was answered".into(),
-        (None, _) => format!("The most was {most}{full}"),
+        (None, _) => format!("The highest throughput was {most}{full}"),
     };
     let mut connections = answer.connections.clone();
     if let Some(rest) = connections.strip_prefix("not known") {

@@ -160,7 +160,7 @@ fn of_axis(
     criteria: &Criteria,
     demanded_ratio: f64,
 ) -> AxisFindings {
-    // Each place has one trial that finds its delays. If no request reaches the place, that trial is its only point.
+    // One trial of each place finds its delays. It is the only point of a place that no request reaches.
     if slowed.is_some() && placed.iter().any(|(value, point)| *value > 0.0 && point.repeat > 0) {
         placed.retain(|(_, point)| point.repeat > 0);
     }
@@ -276,8 +276,8 @@ fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached:
         )),
         Some(effect) if effect.is_linear == Some(false) => Some(DoubtKind::SourcesDisagree.warning(
             format!(
-                "the effect of slowing down {name} is not proportional: batches hide or multiply it, so a speed-up \
-                 may have another effect"
+                "the effect of slowing down {name} is not proportional: batches hide or multiply it, so a speed-up may \
+                 have a different effect"
             ),
             "give smaller --axis-values",
         )),
@@ -289,15 +289,15 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
     let mut found = Vec::new();
     if repeats < 3 {
         found.push(DoubtKind::TooFewSamples.warning(
-            format!("the axis was measured in {repeats} repeats: its intervals mean little"),
-            "give it more time (--budget) or fewer values (--axis-values), and at least 3 --repeats",
+            format!("the axis was measured in only {repeats} repeats: its intervals are unreliable"),
+            "allow more time (--budget) or fewer values (--axis-values), and at least 3 --repeats",
         ));
     }
     if let Some(level) = levels.iter().find(|level| 2 * level.client_limited > level.points) {
         let from = value_words(level.value, axis);
         found.push(DoubtKind::ClientSaturated.warning(
             match axis {
-                Axis::SlowDown => format!("the client was saturated with {from}: throughput there is its limit"),
+                Axis::SlowDown => format!("the client was saturated at {from}: throughput there is the client's limit"),
                 _ => format!("from {from} on the client was saturated: throughput there is the client's limit"),
             },
             "give the client more CPUs (--cpus) or a separate machine, or offer less",
@@ -308,11 +308,11 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
         let present = level.present.map_or(0.0, |found| found.value);
         found.push(DoubtKind::SourcesDisagree.warning(
             format!(
-                "of {} only {} were there when the window began",
+                "only {1} of {0} existed when the window began",
                 value_words(level.value, axis),
                 record::units::grouped(present)
             ),
-            "raise the server's limits of connections and descriptors, or ask for fewer",
+            "raise the server's connection and descriptor limits, or use fewer",
         ));
     }
     found

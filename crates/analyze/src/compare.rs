@@ -42,7 +42,7 @@ const FIGURES: [ComparedFigure; 4] = [
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
 ];
-/// Share of good answers; compared if a run has requests or connections without one.
+/// Share of good answers; compared if a run has requests or connections without a good answer.
 const GOOD: ComparedFigure = ("outcomes.good_ratio", "good answers", Better::Higher);
 /// The rate to plan with, if both runs have an open loop.
 const PLAN: ComparedFigure = (names::FIND_PLAN, "plan", Better::Higher);
@@ -60,7 +60,7 @@ record::worded! {
         NotWorse = "not worse",
         /// The interval contains both no change and the threshold, or the points did not measure the server.
         Unclear = "could not tell",
-        /// No interval, because a side has fewer than two repeats.
+        /// No test, because a side has fewer than two repeats.
         Untested = "not tested",
     }
 }
@@ -258,7 +258,6 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let plan = a.record.scenario.sweep();
     let criteria = plan.map_or_else(Criteria::default, |sweep| sweep.criteria);
     let confidence = criteria.confidence_ratio;
-    // The change cannot exceed 100 %.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let matched: Vec<MatchedLoad<'_>> = of_a
         .iter()
@@ -310,7 +309,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     })
 }
 
-/// Describes a load at which only one of the runs sent requests.
+/// A sentence on a load at which only one of the runs sent requests.
 fn asked_once((at, a, b): &MatchedLoad<'_>) -> Option<String> {
     let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
     let without = match (is_asked(a), is_asked(b)) {
@@ -319,7 +318,7 @@ fn asked_once((at, a, b): &MatchedLoad<'_>) -> Option<String> {
         _ => return None,
     };
     let at = zones::load_words(at.1, at.0);
-    Some(format!("{without} sent no request at {at}, and the other run did: nothing is compared there"))
+    Some(format!("{without} sent no request at {at}, and the other run did, so this load is not compared"))
 }
 
 /// Whether half of the points of a side did not measure the server.
@@ -327,9 +326,9 @@ fn missed((_, a, b): &MatchedLoad<'_>) -> bool {
     half(a, disturbance::missed_the_server) || half(b, disturbance::missed_the_server)
 }
 
-/// The loads that are pooled, and a sentence about those left out. All are of one kind of loop, because an open
-/// loop's throughput is the offered rate. Loads whose points did not measure the server are left out, unless all did
-/// not.
+/// The loads that are pooled, and a sentence about those left out. All belong to one kind of loop, because an open
+/// loop's throughput is the offered rate. Loads whose points did not measure the server are left out, unless that
+/// applies to all.
 fn pool<'a>(matched: &[MatchedLoad<'a>]) -> (Vec<MatchedLoad<'a>>, Option<String>) {
     let is_open = |one: &&MatchedLoad<'_>| one.0.0 == Sweep::Rate;
     let closed: Vec<MatchedLoad<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
@@ -340,7 +339,7 @@ fn pool<'a>(matched: &[MatchedLoad<'a>]) -> (Vec<MatchedLoad<'a>>, Option<String
     }
     let at: Vec<String> = out.iter().map(|((sweep, load), ..)| zones::load_words(*load, *sweep)).collect();
     let said = format!(
-        "half of the points of a run measured something else at {}: what lies there is left out",
+        "half of the points of a run did not measure the server at {}: these loads are left out",
         at.join(", ")
     );
     (kept, Some(said))
@@ -528,11 +527,11 @@ fn doubts(a: &RunDir, b: &RunDir, figures: &[Difference]) -> Vec<String> {
     let apart = a.record.started_unix_ms.abs_diff(b.record.started_unix_ms) / 60_000;
     if apart > 30 {
         doubts.push(format!(
-            "the runs began {apart} minutes apart: a machine's speed drifts; measure them in turn, interleaved"
+            "the runs began {apart} minutes apart: a machine's speed drifts; measure them in turn (find --compare-with)"
         ));
     }
     if figures.iter().all(|figure| figure.outcome == Outcome::Untested) {
-        doubts.push("both runs need two repeats, so nothing could be tested: measure with --repeats".into());
+        doubts.push("nothing could be tested, because both runs need two repeats: measure with --repeats".into());
     }
     doubts
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 /// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
-/// With a smaller share of disturbed points, the undisturbed and repeated ones outweigh them.
+/// Up to this share of disturbed points, the undisturbed and repeated ones outweigh them.
 pub(crate) const DISTURBED_RATIO: f64 = 0.2;
-/// With less other work than this, the client waited for the server or for a CPU's wake-up (tens of microseconds on a
+/// CPUs of other work below which the client waited for the server or for a CPU's wake-up (tens of microseconds on a
 /// virtual machine), not for another program.
 const OTHERS_CPUS: f64 = 0.05;
 
@@ -17,7 +17,7 @@ pub fn is_disturbed(point: &Point) -> bool {
     reason(point).is_some()
 }
 
-/// Whether practically no other program ran in the window.
+/// Whether other programs used less than [`OTHERS_CPUS`] in the window.
 pub fn is_without_others(point: &Point) -> bool {
     point.value(names::MACHINE_OTHERS).is_some_and(|cpus| cpus <= OTHERS_CPUS)
 }

@@ -104,7 +104,7 @@ pub struct Unreadable {
     pub why: String,
 }
 
-/// The runs that are wanted.
+/// Selects runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
     /// Earliest start of the runs, Unix milliseconds.
@@ -145,14 +145,14 @@ impl Before {
             let first = differences.first()?;
             let ends = first.ratio.interval().map(|(low, high)| format!(" ({low:.2} to {high:.2})"));
             let ends = ends.unwrap_or_default();
-            Some(format!("{word}: {} {:.2}{ends} of the run before", first.word, first.ratio.value))
+            Some(format!("{word}: {} {:.2}{ends} of the previous run", first.word, first.ratio.value))
         };
         let found = changed("worse", &self.worse).or_else(|| changed("better", &self.better));
         found.unwrap_or_else(|| {
             match self.conclusion {
-                Some(Conclusion::NoRegression) => "no worse than the run before",
-                Some(_) => "could not tell from the run before",
-                None => "no load in common with the run before",
+                Some(Conclusion::NoRegression) => "no worse than the previous run",
+                Some(_) => "could not tell from the previous run",
+                None => "no load in common with the previous run",
             }
             .into()
         })
@@ -216,7 +216,7 @@ fn sentence(error: RunError) -> String {
         RunError::Malformed { path, why } => format!("{}: {why}", path.file_name().unwrap_or_default().display()),
         RunError::Read { source, .. } => format!("run.json: {source}"),
         RunError::Newer { found, .. } => {
-            format!("written with schema {found} by a newer straingauge; use that one")
+            format!("schema {found} is from a newer straingauge; use that version")
         }
         other => other.to_string(),
     }

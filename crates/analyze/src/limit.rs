@@ -83,7 +83,7 @@ fn quoted(text: &str) -> String {
 /// Parses a limit such as `p99 > 50ms`.
 pub fn parse(expression: &str) -> Result<FailLimit, Refused> {
     let wrong =
-        || Refused(format!("'{}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)", quoted(expression)));
+        || Refused(format!("'{}' is not a limit: write e.g. 'p99 > 50ms' (<, <=, > or >=)", quoted(expression)));
     let at = expression.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = expression.split_at(at);
     let (operator, value) = match rest.as_bytes() {
@@ -100,7 +100,7 @@ pub fn parse(expression: &str) -> Result<FailLimit, Refused> {
             let per_sec = units::parse_rate(rate.trim().trim_end_matches("/s")).ok().filter(|rate| *rate > 0.0);
             let per_sec = per_sec.ok_or_else(|| {
                 let rate = quoted(rate);
-                Refused(format!("'{rate}' is not a rate: write a limit at an offered rate as 'p99@20k > 50ms'"))
+                Refused(format!("'{rate}' is not a rate: write e.g. 'p99@20k > 50ms'"))
             })?;
             (name, Some((quoted(rate), per_sec)))
         }
@@ -165,7 +165,7 @@ fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f
     };
     value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| {
         let text = quoted(text);
-        Refused(format!("'{text}' is not a value for {figure}, which is in {unit}: write it as {example}"))
+        Refused(format!("'{text}' is not a value for {figure} ({unit}): write e.g. {example}"))
     })
 }
 
@@ -242,7 +242,7 @@ impl FailLimit {
         outcomes.is_lower_bound(*quantile).then(|| {
             let of = if requests >= connections { "requests had no response" } else { "connections got no answer" };
             let share = percent(requests.max(connections));
-            self.judge(None, Some(format!("{share} of the {of}, so it is longer than the answers show")), "")
+            self.judge(None, Some(format!("{share} of the {of}, so the true value is higher")), "")
         })
     }
 
@@ -264,7 +264,7 @@ impl FailLimit {
                 LimitCheck { is_crossed: self.operator.holds(value, self.value), words }
             }
             None => {
-                let why = record::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
+                let why = record::text::plain(&why.unwrap_or_else(|| "this run does not have it".into()), 120);
                 let figure = self.figure;
                 let words = format!("{self}: {figure} was not measured ({why}), which counts as crossed");
                 LimitCheck { is_crossed: true, words }
@@ -361,14 +361,14 @@ mod tests {
         assert_eq!(
             check("p99 > 100ms", 20).words,
             "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no \
-             response, so it is longer than the answers show), which counts as crossed"
+             response, so the true value is higher), which counts as crossed"
         );
         assert!(check("p99 > 50ms", 20).words.contains("it was 62.1 ms"), "crossed by the answers alone");
         assert!(!check("throughput < 5k", 20).is_crossed);
     }
 
     #[test]
-    fn a_quantile_counts_as_crossed_where_connections_hang() {
+    fn a_quantile_counts_as_crossed_if_too_many_connections_hang() {
         let check = |text: &str, silent: u64| {
             let mut point = point();
             // Each of the other connections had hundreds of requests.
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(
             check("p99 > 100ms", 40).words,
             "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no \
-             answer, so it is longer than the answers show), which counts as crossed"
+             answer, so the true value is higher), which counts as crossed"
         );
     }
 
@@ -404,12 +404,12 @@ mod tests {
     #[test]
     fn the_error_for_a_wrong_limit_says_how_to_type_it() {
         let message = |text: &str| parse(text).unwrap_err().to_string();
-        assert_eq!(message("p99"), "'p99' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)");
+        assert_eq!(message("p99"), "'p99' is not a limit: write e.g. 'p99 > 50ms' (<, <=, > or >=)");
         assert_eq!(
             message("p99 > 50"),
-            "'50' is not a value for client.response_p99_us, which is in us: write it as 50ms or 800us"
+            "'50' is not a value for client.response_p99_us (us): write e.g. 50ms or 800us"
         );
-        assert_eq!(message("errors > 1"), "'1' is not a value for errors, which is in ratio: write it as 1% or 0.01");
+        assert_eq!(message("errors > 1"), "'1' is not a value for errors (ratio): write e.g. 1% or 0.01");
         assert!(parse("errors > 5").is_err() && parse("cpus_busy_ratio > 90").is_err() && parse("errors < 1").is_err());
         assert!(parse("errors > 100%").is_ok() && parse("errors > 0.99").is_ok());
         assert!(message("speed > 1").starts_with("'speed' is not a figure"), "{}", message("speed > 1"));

@@ -18,14 +18,14 @@ pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
     failed + (1.0 - failed) * silent
 }
 
-/// Whether the busiest thread of the server, its CPUs, or its limit of CPU time was saturated; `None` if none was
+/// Whether the busiest thread of the server, its CPUs, or its CPU time limit was saturated; `None` if none was
 /// measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
     saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
 /// The largest of three shares: the busiest thread's of a CPU, the busy share of the server's CPUs (without other
-/// work, if that is much), and the used share of its limit of CPU time.
+/// work, if that is much), and the used share of its CPU time limit.
 pub(crate) fn saturation(point: &Point) -> Option<f64> {
     let cpus = point.value(names::SERVER_CPU_BUSY);
     let cpus = if is_crowded(point) { cpus.zip(taken(point)).map(|(busy, taken)| busy - taken) } else { cpus };
@@ -51,7 +51,7 @@ fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
 }
 
-/// CPUs that the server may use: from the point, else those that it was given, else all of this machine.
+/// CPUs that the server may use: from the point, else those given to it, else all of this machine.
 pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
     let given = run.record.scenario.server().map_or(0, |server| server.cpus.len());
     let known = if given > 0 { given } else { run.record.machine.cpus } as f64;
@@ -82,7 +82,7 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
-/// Server CPU time per request with softirq time, as a figure: the value that every output shows.
+/// Server CPU time per request with softirq time, as a figure; every output shows this value.
 pub fn cpu_figure(point: &Point) -> Option<Figure> {
     let own = point.figures.get(names::SERVER_CPU)?;
     Some(Figure { value: own.value.and_then(|_| cpu_us(point)), ..own.clone() })

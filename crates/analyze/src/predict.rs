@@ -26,7 +26,7 @@ use record::units::format_si;
 use record::{RunDir, WhatIf};
 use serde::Serialize;
 
-/// More other work than this, in CPUs, raises a doubt.
+/// CPUs of other work above which a doubt is raised.
 const NOISY_CPUS: f64 = 0.1;
 
 /// Capacities within this ratio of models that fit equally well count as one number.
@@ -107,9 +107,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;
         return Err(Refused(
-            "the models are fitted to the closed loop, and this run has only open-loop points: run find with both \
-             sweeps"
-                .into(),
+            "the models need a closed loop, and this run has only open-loop points: run find with both sweeps".into(),
         ));
     }
     let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, &runs[0], check::RESAMPLES)?;
@@ -126,7 +124,6 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
         if kept.mix.is_empty() && question.mix.is_empty() || runs.len() == 1 {
             return answer_one(&kept);
         }
-        // Runs with different mixes need separate fits.
         of_runs(runs, &kept).map(|prediction| prediction.answer)
     };
     let what_ifs = what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, answer_kept(what_if))).collect();
@@ -204,14 +201,14 @@ fn doubts(
     if !is_law && !server.is_limited(0.0) && busy < server::FULL {
         doubts.push(format!(
             "the server's CPUs were at most {:.0} % busy, so the knee was not measured: capacity, yield and failure \
-             are what the CPUs alone would allow, and any other limit lies lower; measure loads up to the yield point",
+             point assume that only the CPUs limit; any other limit is lower. Measure loads up to the yield point",
             busy * 100.0
         ));
     }
     let capacities: Vec<f64> = choice.alike.iter().map(|server| server.capacity_per_sec(0.0)).collect();
     if let Some((low, high)) = crate::statistics::range(&capacities).filter(|(low, high)| *high > ALIKE * low) {
         doubts.push(format!(
-            "{} models predict these points equally well and give capacities of {}/s to {}/s: measure nearer to \
+            "{} models predict these points equally well and give capacities of {}/s to {}/s: measure closer to \
              saturation to decide",
             capacities.len(),
             format_si(low),
@@ -220,8 +217,8 @@ fn doubts(
     }
     if is_law {
         doubts.push(
-            "the law describes only throughput between the measured loads; its limit is that of the CPUs at the \
-             lowest measured demand"
+            "the law describes only throughput between the measured loads; its limit is the CPUs' at the lowest \
+             measured demand"
                 .into(),
         );
     } else {
@@ -229,8 +226,8 @@ fn doubts(
     }
     if readings.others_cpus >= NOISY_CPUS {
         doubts.push(format!(
-            "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own \
-             CPU time, but other work lowered its throughput; repeat the run on a quiet machine",
+            "other work used {:.2} CPUs of the machine: demands come from the server's own CPU time, but other work \
+             lowered its throughput; repeat the run on a quiet machine",
             readings.others_cpus
         ));
     }

@@ -84,10 +84,10 @@ pub fn why_no_stacks(run: &RunDir) -> String {
     if run.points.is_empty() {
         "the run has no points".into()
     } else if is_measured(names::LAYER_TCP) || is_measured(names::PACKET_TCP) {
-        "its points have layers and no stacks, which were not kept when it was measured; measure it again".into()
+        "its points have layers but no stacks, because stacks were not kept then; measure it again".into()
     } else {
         why_not_sampled(run).unwrap_or_else(|| {
-            "its points were not sampled; find (not with --profile never) and profile --axis sample them".into()
+            "its points were not sampled; use find (without --profile never) or profile --axis".into()
         })
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_samples_are_no_clear_change() {
+    fn a_few_samples_show_no_clear_change() {
         let is_clear = |before: &str, after: &str| changes(&folded(before), &folded(after))[0].is_clear();
         assert!(!is_clear("s;a 5\ns;b 5\n", "s;a 7\ns;b 3\n"));
         assert!(is_clear("s;a 5000\ns;b 5000\n", "s;a 7000\ns;b 3000\n"));

@@ -11,7 +11,7 @@ const PROGRAMS: [Program; 15] = [
     ("haproxy", false, false, "nbthread 2"),
     ("envoy", false, false, "--concurrency 2"),
     ("memcached", false, false, "-t 2"),
-    ("redis-server", false, false, "a second instance, with the keys divided between them"),
+    ("redis-server", false, false, "a second instance, with half of the keys"),
     ("lighttpd", false, false, "server.max-worker = 2"),
     ("gunicorn", false, false, "--workers 2"),
     ("uvicorn", false, false, "--workers 2"),

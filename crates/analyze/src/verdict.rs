@@ -32,17 +32,18 @@ use serde::Serialize;
 /// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Verdict {
-    /// The first line: the sentence of the answer, or the main finding.
+    /// First line: the number to plan with, or the main finding.
     pub headline: String,
-    /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
+    /// The number to plan with, where the server breaks, and the saturated resource. Absent without a sweep over
+    /// connections or rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// A few sentences: what saturated, cost, limits; then the causes with what to try.
+    /// The saturated resource, the cost of a request, the limits; then the causes with remedies to try.
     pub sentences: Vec<String>,
-    /// Causes that the rules found, the one to fix first at the front; empty for a server that is simply full.
+    /// Causes that rules found, the one to fix first in front. Empty for a server that is simply full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// Why no cause could be named: the machine was not quiet, or what the threads waited for was not seen.
+    /// Why no cause could be named: the machine was disturbed, or the waits of the server's threads were not traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_cause: Option<String>,
     /// The function that fills a CPU of the server; absent with a cause, or if no function takes much.
@@ -51,7 +52,7 @@ pub struct Verdict {
     /// Stages of the server, its client and its backends that could be the limit, and how full each was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
-    /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
+    /// Every reason to distrust the run: one doubt of each kind, from the run, its files, the sweeps and the points.
     pub doubts: Vec<Doubt>,
 }
 
@@ -62,18 +63,18 @@ pub enum Certainty {
     /// The evidence excludes chance, and other explanations.
     #[default]
     Cause,
-    /// The observations fit it, and something else, too: the remedy includes a command that decides.
+    /// The observations fit this cause and another one; the remedy includes a command that decides.
     Possibility,
 }
 
 /// A cause that a rule of the table ([`rules::RULES`]) found.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cause {
-    /// Name of the rule.
+    /// Name of the rule that found the cause.
     pub rule: String,
     /// The cause in a few words.
     pub cause: String,
-    /// Whether the cause explains the limit of throughput, and not only the cost or the time of a request.
+    /// Whether the cause explains the limit of throughput, not only the cost or the time of a request.
     pub is_limit: bool,
     /// Certainty of the cause.
     pub certainty: Certainty,
@@ -88,7 +89,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// The observation and the remedy, as one of the sentences of a verdict.
+    /// The cause with its evidence and remedy, as a sentence of the verdict.
     pub fn sentence(&self) -> String {
         match self.certainty {
             Certainty::Cause => format!("{} {}", self.because, self.remedy),
@@ -105,7 +106,7 @@ impl Verdict {
     }
 }
 
-/// The causes by the rules, without those that are a consequence of another.
+/// Causes that the rules found, without consequences of other causes.
 fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(evidence)?))).collect();
     // A possibility does not hide a cause.
@@ -128,7 +129,7 @@ fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
             source: rule.source.into(),
         })
         .collect();
-    // A line that bears another cause out is quoted with it.
+    // A log line that supports another cause is quoted there.
     if causes.iter().any(|cause| !server_log::quote(evidence, &cause.rule).is_empty()) {
         causes.retain(|cause| cause.rule != "server-log");
     }
@@ -136,7 +137,7 @@ fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     causes
 }
 
-/// The sentence for a run in which every point that a cause could rest on was disturbed.
+/// The sentence for a run in which other work disturbed every point that could show a cause.
 fn unquiet_sentence(evidence: &Evidence<'_>) -> Option<String> {
     let (points, why) = evidence.unquiet()?;
     let which =
@@ -210,7 +211,7 @@ fn drift_sentence(drift: &Drift) -> Option<String> {
 
 fn headline(run: &RunDir, findings: &Findings, answer: Option<&Answer>) -> String {
     let mut parts: Vec<String> = answer.map(|answer| answer.sentence.clone()).into_iter().collect();
-    // Of the places that were slowed down the first would help most.
+    // The first of the slowed places, which would help most if it were cheaper.
     let first = |at: &usize| *at == 0 || findings.axes[*at].slowed.is_none();
     let axes = (0..findings.axes.len()).filter(first).map(|at| &findings.axes[at]);
     parts.extend(axes.filter_map(crate::axis::headline));
@@ -258,7 +259,7 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
     {
         let change = peak.end_ratio.map(|within| within - 1.0);
         let after = if last.load <= peak.load {
-            ", the most that was tried".into()
+            ", the highest load tried".into()
         } else {
             let end = load_words(last.load, unit);
             match change {
@@ -300,9 +301,9 @@ fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
     ));
 }
 
-/// The layers and functions that grew from the cheapest load to the most expensive, if points were profiled.
+/// Layers and functions whose CPU time grew from the cheapest load to the most expensive; empty without a profile.
 fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
-    /// Named at most; the rest is in the table.
+    /// Functions named; the table has the rest.
     const NAMED: usize = 3;
     let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth())?;
     let at = |load: f64| -> Vec<&Point> {
@@ -336,13 +337,12 @@ fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>
     said.push(match found.place {
         PointPlace::Within => format!("Failure: {}.", found.reason),
         PointPlace::Beyond => format!("No failure: it was {}.", found.reason),
-        PointPlace::Unknown => format!("Where it fails is {}.", found.reason),
+        PointPlace::Unknown => format!("The load at which it fails is {}.", found.reason),
         PointPlace::Below => {
             let lowest = sweep.levels.iter().find(|level| Some(level.load) == found.failed);
             let is_slow =
                 lowest.and_then(|level| level.response_p99_us).is_some_and(|p99| p99.median * 1e3 > limit_ns as f64);
-            let remedy =
-                if is_slow { " If it takes that long by itself, set another limit with `--p99-limit`." } else { "" };
+            let remedy = if is_slow { " If requests normally take that long, set `--p99-limit`." } else { "" };
             format!("It fails {}.{remedy}", found.reason)
         }
     });

@@ -28,7 +28,7 @@ use tables::Tables;
 pub struct WatchFindings {
     /// Seconds from the first reading to the last.
     pub seconds: f64,
-    /// Readings that could be read.
+    /// Number of readable readings.
     pub readings: u64,
     /// Number of lines that could not be read.
     pub unreadable_lines: u64,

@@ -183,8 +183,8 @@ fn why_not(points: &[&Point]) -> Option<(String, u64, u64)> {
 pub fn note(side: &ServerSide) -> String {
     let why = side.why_not.as_ref().map(|(why, count, points)| format!(" In {count} of {points} points: {why}."));
     format!(
-        "Requests counted and their CPU time timed, each of them; phases sampled in windows; in flight sampled; cost \
-         modelled. Medians over the points of a load.{}",
+        "Every request is counted and its CPU time timed; phases are sampled in windows, requests in flight sampled, \
+         the cost modelled. Medians over the points of a load.{}",
         why.unwrap_or_default()
     )
 }

@@ -183,7 +183,7 @@ pub struct Level {
     pub cpus_busy_ratio: Option<Spread>,
     /// CPU use of the server's busiest thread, in CPUs.
     pub busiest_thread_cpus: Option<Spread>,
-    /// Used share of the server's limit of CPU time; absent without a limit.
+    /// Used share of the server's CPU time limit; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_quota_used_ratio: Option<Spread>,
     /// Whether the client, not the server, was saturated in most of the points.
@@ -196,7 +196,7 @@ pub struct Level {
 /// The full resource of the server at a load, with its used share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum FullResource {
-    /// The server's limit of CPU time.
+    /// The server's CPU time limit.
     Quota(f64),
     /// The server's CPUs.
     Cpus(f64),
@@ -292,8 +292,8 @@ pub struct SweepFindings {
 }
 
 impl Drift {
-    /// Whether the server, memory, disks or other work changed and not the speed of the CPU: the same load was served
-    /// at different speeds, while arithmetic took equally long.
+    /// Whether the server's speed at the same load varied while that of arithmetic did not: the server, memory, disks
+    /// or other work changed, not the CPU.
     pub(crate) fn is_of_server(&self) -> bool {
         self.load_cv_ratio.zip(self.cpu_cv_ratio).is_some_and(|(load, cpu)| load >= 0.1 && load >= 3.0 * cpu)
     }

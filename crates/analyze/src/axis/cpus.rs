@@ -1,4 +1,4 @@
-//! Scaling over CPUs: the Universal Scalability Law of each repeat, and what is full at each number of CPUs.
+//! Scaling over CPUs: the Universal Scalability Law of each repeat, and the limit at each number of CPUs.
 
 use super::{estimate, value_words};
 use crate::account::{self, AccountLevel, WaitLevel};
@@ -11,9 +11,9 @@ use record::{Axis, Criteria, Estimate, Point};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fewer numbers of CPUs do not tell coherency from contention.
+/// Least numbers of CPUs that distinguish coherency from contention.
 const LEAST_FOR_COHERENCY: usize = 3;
-/// Fewer threads that wait at a place do not explain idle CPUs.
+/// Least number of threads waiting at a place that explains idle CPUs.
 const LEAST_WAITING: f64 = 0.5;
 /// A peak beyond this multiple of the measured CPUs is a guess.
 const REACH: f64 = 16.0;
@@ -29,11 +29,11 @@ pub struct Scaling {
     /// Number of CPUs with the highest throughput that the law predicts. Absent if it is more than 16 times the largest
     /// measured number, or if a repeat shows no coherency.
     pub peak_cpus: Option<Estimate>,
-    /// What limits throughput at each number of CPUs.
+    /// The limit of throughput at each number of CPUs.
     pub limits: Vec<CpuLimit>,
 }
 
-/// What limits throughput at one number of CPUs.
+/// The limit of throughput at one number of CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CpuLimit {
     /// Number of CPUs.
@@ -81,14 +81,14 @@ fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
     let why = match (level.full(criteria.saturation_ratio), account.as_ref().and_then(longest_wait)) {
         (Some(FullResource::Cpus(_)), _) => return format!("{its} full ({busy} busy)"),
         (Some(FullResource::CrowdedCpus(_)), _) => {
-            return format!("{its} full, much of it with other work ({busy} busy)");
+            return format!("{its} full, largely with other work ({busy} busy)");
         }
-        (Some(FullResource::Quota(_)), _) => "its limit of CPU time is used up".into(),
+        (Some(FullResource::Quota(_)), _) => "its CPU time limit is used up".into(),
         (Some(FullResource::Thread(_)), _) => {
             "one thread is full: more threads or workers would use the other CPUs".into()
         }
         (None, Some(wait)) => format!("{:.1} threads wait for {} ({})", wait.threads, wait.kind.word(), wait.place),
-        (None, None) => "what the server waits for was not seen".into(),
+        (None, None) => "the server's waits were not traced".into(),
     };
     format!("{its} only {busy} busy; {why}")
 }
@@ -110,8 +110,8 @@ pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
         let law = format!("By the Universal Scalability Law {} of the work is contention", share(contention));
         said.push(match (&scaling.coherency_ratio, &scaling.peak_cpus) {
             (None, _) => format!(
-                "{law}. Two numbers of CPUs do not tell contention from coherency, so no peak is predicted: give three \
-                 or more."
+                "{law}. Two numbers of CPUs cannot distinguish contention from coherency, so no peak is predicted: \
+                 measure three or more."
             ),
             (Some(coherency), Some(peak)) => {
                 let interval = peak.interval().map(|(low, high)| format!(" ({low:.0} to {high:.0})"));
@@ -129,7 +129,7 @@ pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
         });
     }
     let at = |at: &CpuLimit| format!("with {} {}", value_words(at.cpus, Axis::Cpus), at.limit);
-    said.push(format!("What limits it: {}.", scaling.limits.iter().map(at).collect::<Vec<_>>().join("; ")));
+    said.push(format!("Its limit: {}.", scaling.limits.iter().map(at).collect::<Vec<_>>().join("; ")));
     said
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_of_cpus_tell_no_coherency() {
+    fn two_numbers_of_cpus_do_not_show_coherency() {
         let law = Usl { alpha: 0.1, beta: 0.0, gamma: 1000.0 };
         let (found, said) = scaling(&points(law, &[(1.0, 1.0), (2.0, 1.0)]));
         assert!((found.contention_ratio.expect("it can be told").value - 0.1).abs() < 0.005);
@@ -192,7 +192,7 @@ mod tests {
         let slower = Usl { alpha: 0.0, beta: 1.0, gamma: 1000.0 };
         let (worse, _) = scaling(&points(slower, &[(1.0, 1.0), (2.0, 1.0)]));
         assert_eq!(worse.contention_ratio.map(|all| all.value), Some(1.0), "throughput fell");
-        assert!(said.contains("do not tell contention from coherency"), "{said}");
+        assert!(said.contains("cannot distinguish contention from coherency"), "{said}");
         let (found, said) = scaling(&points(law, &[(1.0, 1.0), (2.0, 1.0), (4.0, 1.0)]));
         assert!(found.peak_cpus.is_none() && said.contains("too little for a peak"), "{said}");
     }

@@ -53,7 +53,7 @@ const SMALL_GAIN: f64 = 0.1;
 
 /// `the throughput would be 1.21 times (1.15 to 1.28)`, or the reason why that is not known.
 pub fn effect_words(effect: Option<&Effect>) -> String {
-    let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
+    let Some(effect) = effect else { return "not measured: requests reach it too rarely".into() };
     let Some(gain) = effect.gain_ratio else {
         return if effect.is_client_limited {
             "not measured: the client was saturated, not the server".into()
@@ -193,15 +193,13 @@ fn conforming(findings: &AxisFindings) -> Option<String> {
     let share =
         if found.demanded_ratio >= 1.0 { "All".into() } else { format!("At least {}", percent(found.demanded_ratio)) };
     Some(match (found.held, found.failed) {
-        (Some(held), Some(failed)) => format!(
-            "{share} of up to {} conform; of {} no longer.",
-            value_words(held, Axis::Conforming),
-            grouped(failed)
-        ),
-        (Some(held), None) => {
-            format!("{share} of up to {} conform, the most that were tried.", value_words(held, Axis::Conforming))
+        (Some(held), Some(failed)) => {
+            format!("{share} of up to {} conform, but not of {}.", value_words(held, Axis::Conforming), grouped(failed))
         }
-        (None, Some(failed)) => format!("Not even {} conform.", value_words(failed, Axis::Conforming)),
+        (Some(held), None) => {
+            format!("{share} of up to {} conform, the most tried.", value_words(held, Axis::Conforming))
+        }
+        (None, Some(failed)) => format!("Even {} do not conform.", value_words(failed, Axis::Conforming)),
         (None, None) => "Whether connections conform was not measured.".into(),
     })
 }
@@ -212,7 +210,7 @@ fn overload(findings: &AxisFindings) -> Option<String> {
     let (last_at, last) = findings.levels.iter().rev().find_map(goodput)?;
     if last_at <= peak_at {
         return Some(format!(
-            "Goodput followed the offered load up to {}/s, the most that was offered.",
+            "Goodput followed the offered load up to {}/s, the highest rate offered.",
             format_si(last_at)
         ));
     }
@@ -241,7 +239,7 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
         if findings.cpu_change.is_some() {
             said.extend(throughput(findings));
         } else {
-            said.push("The server's CPU was not measured, so what a request cost it is not known.".into());
+            said.push("The server's CPU was not measured, so the cost of a request is not known.".into());
         }
     } else if let Some(change) = &findings.cpu_change {
         said.push(change_sentence("CPU per request", change, &ends, |us| format!("{us:.1} us")));
@@ -255,7 +253,7 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     if let Some((present, bytes)) = findings.levels.last().and_then(|level| Some((level.present?, level.kernel_bytes?)))
         && present.value > 0.0
     {
-        let whose = if findings.axis == Axis::Cold { " (both ends, where the server is on this machine)" } else { "" };
+        let whose = if findings.axis == Axis::Cold { " (both ends if the server is on this machine)" } else { "" };
         said.push(format!(
             "{} took {} of kernel memory, {} each{whose}.",
             value_words(present.value.round(), findings.axis),

@@ -1,5 +1,5 @@
 //! Compares where two runs spend the CPU time of a request: by layer, function and stack, at the loads that both
-//! measured. Each load has the same weight, whatever the number of its requests. So a run that measured one load
+//! measured. Each load has the same weight, regardless of its number of requests. So a run that measured one load
 //! longer does not look like a changed server.
 
 use super::pooled::{CommonLoad, pooled};
@@ -68,7 +68,7 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[PointPair<'_>]) -> Result<FoldedP
             (!has_any).then(|| format!("{name} has no stacks: {}", why_no_stacks(run)))
         };
         let why: Vec<String> = [("A", a), ("B", b)].into_iter().filter_map(none).collect();
-        let none_in_common = || "no load that both measured has stacks in both".into();
+        let none_in_common = || "no common load has stacks in both runs".into();
         return Err(if why.is_empty() { none_in_common() } else { why.join("; ") });
     }
     let count = loads.len() as u64;

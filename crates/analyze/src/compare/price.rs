@@ -57,14 +57,14 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
         let are = if comparison.repeats == 1 { "is" } else { "are" };
         format!("Could not tell: {rounds} {loads} {are} too few for a test.")
     } else if comparison.figures.iter().all(|figure| figure.is_invalid) {
-        format!("Could not tell: the points of {rounds} {loads} measured something else; see the doubts.")
+        format!("Could not tell: the points of {rounds} {loads} did not measure the server; see the doubts.")
     } else if found.is_empty() {
         String::new()
     } else {
         let change =
             |figure: &&Difference| format!("{} ({})", change_words(figure), ends_words(figure).unwrap_or_default());
         let all: Vec<String> = found.iter().map(change).collect();
-        format!("With it the server {}, in {rounds} {loads}.", all.join("; "))
+        format!("With it, the server {}, in {rounds} {loads}.", all.join("; "))
     };
     let unchanged: Vec<String> =
         others.iter().filter(|figure| !figure.is_invalid).filter_map(|figure| within(figure)).collect();
@@ -99,7 +99,7 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
 fn within(figure: &Difference) -> Option<String> {
     let seen = figure.detectable_ratio.filter(|ratio| *ratio < 10.0).map_or(String::new(), |ratio| {
         let sign = if figure.better == Better::Higher { '-' } else { '+' };
-        format!(" ({sign}{} would have been found)", percent(ratio))
+        format!(" (a change of {sign}{} would have been found)", percent(ratio))
     });
     Some(range_words(figure)? + &seen)
 }

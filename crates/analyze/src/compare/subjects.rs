@@ -56,7 +56,7 @@ pub(super) fn machines(a: &RunDir, b: &RunDir) -> Option<String> {
         difference("CPUs", a, b, |run| count(run.record.machine.cpus as f64)),
         difference("governor", a, b, |run| run.record.machine.governor.clone()),
         difference("the server's CPUs", a, b, allowed),
-        difference("the server's limit of CPU time", a, b, limit),
+        difference("the server's CPU time limit", a, b, limit),
     ]
     .into_iter()
     .flatten()
@@ -141,7 +141,7 @@ pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
         _ => false,
     };
     let (of_a, of_b) = (program(a), program(b));
-    // Only the address of a server on another machine is known.
+    // For a server on another machine, only the address is known.
     let is_same_server = of_a == of_b && (of_a.is_some() || host(a) == host(b));
     is_same_load && is_same_server && select(a, b).is_none() && loads(a, b).is_empty()
 }

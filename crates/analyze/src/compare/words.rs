@@ -4,7 +4,7 @@ use super::{AtLoad, Better, Comparison, Conclusion, Difference, GOOD, Outcome, P
 use record::units::{count, exact_percent, format_si};
 use record::{Sweep, names};
 
-/// A budget this many times longer is not suggested.
+/// Largest suggested multiple of the budget.
 const MOST_TIMES: f64 = 20.0;
 /// Maximum loads that are named because B differs there.
 const MOST_LOADS: usize = 3;
@@ -22,10 +22,10 @@ pub fn headline(comparison: &Comparison) -> String {
         Conclusion::NoRegression if found.is_empty() => no_difference(comparison),
         Conclusion::NoRegression => format!("B {found}. No regression: the threshold is {}.", limit()),
         Conclusion::CouldNotTell if comparison.figures.iter().all(|figure| figure.outcome == Outcome::Untested) => {
-            "Could not tell: nothing could be tested.".into()
+            "Could not tell: no figure could be tested.".into()
         }
         Conclusion::CouldNotTell if main().any(|figure| figure.is_invalid) => {
-            "Could not tell: half of the points of a run, or more, measured something else; see the doubts.".into()
+            "Could not tell: at least half of the points of a run did not measure the server; see the doubts.".into()
         }
         Conclusion::CouldNotTell if open().next().is_none() => format!(
             "Could not tell: at some loads one of the runs sent no request; at the others B is worse by no more than \
@@ -51,7 +51,7 @@ pub fn headline(comparison: &Comparison) -> String {
     let times = comparison.figures.iter().filter(|figure| !figure.is_main && figure.outcome == Outcome::Unclear);
     let times: Vec<String> = times.filter(|figure| !figure.is_invalid).filter_map(range_words).collect();
     if comparison.conclusion == Conclusion::NoRegression && !times.is_empty() {
-        words.push_str(&format!(" Known less exactly: {}.", times.join(", ")));
+        words.push_str(&format!(" Less certain: {}.", times.join(", ")));
     }
     words
 }
@@ -169,7 +169,7 @@ fn advice<'a>(comparison: &Comparison, open: impl Iterator<Item = &'a Difference
     words.push_str(&match (comparison.is_paired, comparison.budget_s) {
         (true, Some(budget)) if times < MOST_TIMES => format!("; repeat with --budget {}.", minutes(budget * times)),
         (true, _) => "; repeat on a quieter machine.".into(),
-        (false, _) => "; measure both in turn, where drift cancels: find --compare-with.".into(),
+        (false, _) => "; measure both in turn, so that drift cancels: find --compare-with.".into(),
     });
     words
 }

@@ -51,7 +51,7 @@ impl Cheaper {
         let parts: Vec<String> = self.parts.iter().map(part).collect();
         format!(
             "a request saves {:.1} % of its CPU time ({}; samples of {} points near the highest throughput), and the \
-             server gains all of that: find --axis slow-down measures whether it does",
+             server gains all of it (find --axis slow-down measures this)",
             self.saved_ratio * 100.0,
             parts.join(", "),
             self.n
@@ -65,7 +65,7 @@ pub fn is_same(a: &str, b: &str) -> bool {
     name(a) == name(b)
 }
 
-/// The layers and functions asked for. Layers are matched by name without regard to case and hyphens.
+/// The requested layers and functions. Layer names are matched without regard to case and hyphens.
 pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused> {
     let no = |words: String| Err(Refused(words));
     let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed && costs_are_of_answers(point));
@@ -75,8 +75,8 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused>
         closed().filter(is_near).filter_map(|point| Some((point, whole_us(point)?))).collect();
     if near.is_empty() {
         return no(
-            "--cheaper needs to know where a request's CPU time goes, and the points near the highest throughput have \
-             no layers: run find as root on the server's machine"
+            "--cheaper needs profiled layers, and the points near the highest throughput have none: run find as root \
+             on the server's machine"
                 .into(),
         );
     }
@@ -87,7 +87,7 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused>
         let mut own = near.iter().flat_map(|(point, _)| functions(point, name)).map(layer_of);
         if let Some(whole) = own.find(|own| layer(name).is_none() && layers.contains(own)) {
             return no(format!(
-                "--cheaper: '{}' is part of the layer '{}', so its cost would be saved twice: ask for one of them",
+                "--cheaper: '{}' is part of the layer '{}', so its cost would be saved twice: leave one out",
                 plain(name, 60),
                 as_typed(whole)
             ));
@@ -145,7 +145,7 @@ fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
     let functions =
         if functions.is_empty() { "none".to_string() } else { format!("{} and others", functions.join(", ")) };
     format!(
-        "--cheaper: '{}' is no layer ({}), and none of the functions that cost most in this run ({functions})",
+        "--cheaper: '{}' is neither a layer ({}) nor one of this run's most expensive functions ({functions})",
         plain(name, 60),
         layers.join(", ")
     )

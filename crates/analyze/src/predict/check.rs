@@ -8,7 +8,7 @@ use crate::statistics::{interval_of, median, random};
 use rand::RngExt;
 use serde::Serialize;
 
-/// A model is offered if half of its cross-validated throughputs have at most this error,
+/// A model passes if half of its cross-validated throughputs have at most this error,
 pub const MEDIAN_ERROR: f64 = 0.10;
 /// and none has a larger error than this,
 pub const LARGEST_ERROR: f64 = 0.30;
@@ -26,7 +26,7 @@ const FAR_TIE: f64 = 0.003;
 const UNKNOWN_TIE: f64 = 0.02;
 /// Number of bootstrap resamples.
 pub const RESAMPLES: usize = 1000;
-/// Models whose predictions for the low loads differ by at most this cannot be distinguished there.
+/// Largest difference of predictions for the low loads at which models count as equal there.
 const ALIKE_ERROR: f64 = 0.03;
 const EVALUATIONS: usize = 400;
 const SEED: u64 = 0x5052;
@@ -104,7 +104,7 @@ pub fn typicals(readings: &[ModelPoint]) -> Vec<ModelPoint> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
 
-/// The difference of errors that counts: the standard error of a level's median throughput.
+/// The smallest significant difference of errors: the standard error of a level's median throughput.
 fn tie(readings: &[ModelPoint]) -> f64 {
     let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
     for level in levels(readings).iter().filter(|level| level.len() > 1) {
@@ -150,21 +150,21 @@ pub fn choose(readings: &[ModelPoint], cpus: f64) -> Result<ModelChoice, Refused
         None => {
             let best = checks.iter().filter_map(|check| Some((check.median_error_ratio?, check)));
             let words = best.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(
-                || "none could be fitted; measure more loads".to_string(),
+                || "no model could be fitted; measure more loads".to_string(),
                 |(median, check)| {
                     format!(
-                        "the best, '{}', misses the throughput of levels by {:.0} % at the median and {:.0} % at \
+                        "the best, '{}', is {:.0} % off at the median in the throughput of levels and {:.0} % at \
                          most{}; measure on a quieter machine, with more repeats",
                         check.form.word(),
                         median * 100.0,
                         check.largest_error_ratio.unwrap_or(median) * 100.0,
                         check.median_demand_error_ratio.map_or(String::new(), |error| {
-                            format!(", their demand by {:.0} % at the median", error * 100.0)
+                            format!(", {:.0} % at the median in their demand", error * 100.0)
                         })
                     )
                 },
             );
-            Err(Refused(format!("no model passed its check on this run's own points: {words}")))
+            Err(Refused(format!("no model passed the check on this run's own points: {words}")))
         }
     }
 }
@@ -181,7 +181,7 @@ pub fn enough(levels: &[ModelPoint], kind: &str) -> Result<(), Refused> {
                 _ => record::units::count(load as u64, "connection"),
             };
             Err(Refused(format!(
-                "all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find"
+                "all points are at one load, {load}: a model needs at least 3 loads; measure a sweep with find"
             )))
         }
         [] | [_, _] => Err(too_few(loads.len(), kind)),
@@ -191,7 +191,7 @@ pub fn enough(levels: &[ModelPoint], kind: &str) -> Result<(), Refused> {
 
 /// `kind` of loop: `closed-loop` or `open-loop`.
 pub(super) fn too_few(found: usize, kind: &str) -> Refused {
-    Refused(format!("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find"))
+    Refused(format!("{found} {kind} loads are too few for a model (at least 3): measure more with find"))
 }
 
 fn check(form: Form, levels: &[ModelPoint], cpus: f64) -> Check {
@@ -309,10 +309,10 @@ pub fn extrapolate(
     };
     if low.len() < 3 {
         found.doubt = Some(format!(
-            "{} of the loads lie up to half the yield point ({yields:.1} connections{}), and a model needs three: with \
-             so short a path the server saturates at once; the models rest on points beyond it",
+            "only {} of the loads are at most half the yield point ({yields:.1} connections{}), and a model needs \
+             three: on such a short path the server saturates at once, so the models use points beyond it",
             low.len(),
-            if found.yield_is_measured { "" } else { " by the model; none was measured" }
+            if found.yield_is_measured { "" } else { "by the model, because none was measured" }
         ));
         return Some(found);
     }
@@ -337,7 +337,7 @@ pub fn extrapolate(
     if found.beyond.is_empty() {
         let of_whom = if found.yield_is_measured { "" } else { " of the model (none was measured)" };
         found.doubt = Some(format!(
-            "all {} loads lie up to half the yield point{of_whom}: no load beyond checks the model",
+            "all {} loads are at most half the yield point{of_whom}: no higher load checks the model",
             found.levels
         ));
     }
@@ -346,8 +346,8 @@ pub fn extrapolate(
         && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)
     {
         found.doubt = Some(format!(
-            "loads up to half the yield point do not show all of this server: fitted to them alone a model is {:.0} % \
-             off at {} connections; what happens there was not to be seen below",
+            "loads up to half the yield point do not show how this server behaves above it: a model fitted to them is \
+             {:.0} % off at {} connections",
             largest * 100.0,
             record::units::grouped(*load)
         ));

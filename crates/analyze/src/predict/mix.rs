@@ -44,9 +44,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
     let Some(first) = rows.first() else { return no("no run was given".into()) };
     let labels = &first.labels;
     if labels.is_empty() || rows.iter().any(|row| row.labels != *labels) {
-        return no(
-            "--class-shares needs runs of one workload with classes (find --mix), the same classes in each".into()
-        );
+        return no("--class-shares needs runs of one workload with the same classes (find --mix)".into());
     }
     let mut wanted = vec![0.0; labels.len()];
     for (name, share) in asked {
@@ -60,12 +58,11 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
     }
     let sum: f64 = wanted.iter().sum();
     if !wanted.iter().all(|share| share.is_finite() && *share >= 0.0) || (sum - 1.0).abs() > ROUNDING {
-        return no(format!("the shares of --class-shares add up to {:.1} % instead of 100 %", sum * 100.0));
+        return no(format!("the shares of --class-shares add up to {:.1} %, not 100 %", sum * 100.0));
     }
     if rows.len() < labels.len() {
         return no(format!(
-            "--class-shares with {} classes needs {} runs with different mixes, and {} was given: measure more with \
-             find",
+            "--class-shares with {} classes needs {} runs with different mixes (given: {}): measure more with find",
             labels.len(),
             labels.len(),
             rows.len()
@@ -81,12 +78,12 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
         Some(by_class) if by_class.iter().all(|demand| *demand >= 0.0) => by_class,
         Some(_) => {
             return no(
-                "the demands of the classes come out negative: measure mixes that differ more, or for longer".into()
+                "the fitted demands of the classes are negative: measure mixes that differ more, or for longer".into()
             );
         }
         None => {
             return no(
-                "the mixes of these runs are too much alike to separate the classes: measure mixes that differ more"
+                "the mixes of these runs are too similar to separate the classes: measure mixes that differ more"
                     .into(),
             );
         }
@@ -94,7 +91,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
     let cost = |shares: &[f64]| shares.iter().zip(&by_class).map(|(share, demand)| share * demand).sum::<f64>();
     let demand_ratio = cost(&wanted) / cost(&first.shares);
     if !(demand_ratio.is_finite() && demand_ratio > 0.0) {
-        return no("these runs give no demand for the requested mix".into());
+        return no("these runs do not determine the demand of the requested mix".into());
     }
     let classes =
         labels.iter().cloned().zip(wanted).zip(by_class).map(|((label, share), s)| (label, share, s)).collect();

@@ -70,12 +70,11 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
     let capacity = server.capacity_per_sec(0.0);
     let highest = readings.highest_per_sec();
     if highest * (1.0 - RATE_ERROR) > capacity {
-        doubts.push(format!("the run itself served {}/s, more than the capacity of the model", format_si(highest)));
+        doubts.push(format!("the run served {}/s, more than the model's capacity", format_si(highest)));
     }
     if let Some(fails) = fails_at(readings).filter(|fails| *fails < (1.0 - RATE_ERROR) * capacity) {
         doubts.push(format!(
-            "the run itself failed at {}/s offered, below the capacity of the model: its answers beyond that rate are \
-             refuted",
+            "the run failed at {}/s offered, below the model's capacity: its predictions beyond that rate are wrong",
             format_si(fails)
         ));
     }
@@ -87,8 +86,8 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
         if let Some((worst, predicted)) = worst.and_then(|worst| Some((worst, worst.predicted?))) {
             let words = |value: f64| if form { format_nanos(value * 1e9) } else { format!("{}/s", format_si(value)) };
             doubts.push(format!(
-                "{name} of {} of {} open-loop loads is off by more than {:.0} %, most at {}/s: {} measured, {} by the \
-                 model",
+                "at {} of {} open-loop loads, the predicted {name} is off by more than {:.0} %, most at {}/s: {} \
+                 measured, {} predicted",
                 off.len(),
                 all.len(),
                 worst.limit_ratio * 100.0,

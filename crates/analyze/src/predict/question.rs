@@ -74,7 +74,7 @@ pub struct Answer {
     pub assumptions: Vec<String>,
 }
 
-/// Costs by which the asked requests differ from the measured ones.
+/// Changes of cost that the question asks about.
 #[derive(Debug, Default)]
 pub struct CostEffect {
     /// Another mix.
@@ -100,8 +100,8 @@ impl CostEffect {
             };
             let classes: Vec<String> = mix.classes.iter().map(class).collect();
             format!(
-                "the cost of a request of each class comes from the runs together ({}); the path and the growth with \
-                 load stay those of the first run",
+                "the cost of each class comes from all runs together ({}); path and growth with load are those of the \
+                 first run",
                 classes.join(", ")
             )
         });
@@ -149,7 +149,7 @@ pub fn answer(
     }
     if let Some(rate) = situation.rate() {
         let over = match situation.failed_at(rate) {
-            Some(fails) => format!("the run itself failed at {}/s offered", format_si(fails)),
+            Some(fails) => format!("the run failed at {}/s offered", format_si(fails)),
             None => "the offered rate is beyond the capacity: the queue grows as long as the load lasts".to_string(),
         };
         let over = over.as_str();
@@ -238,8 +238,7 @@ impl Situation<'_> {
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
-    /// Refuses loads far beyond the measured ones, with a sentence; the flag tells whether the asked load was
-    /// measured.
+    /// Refuses loads far beyond the measured ones, with a sentence. The flag: whether the requested load was measured.
     fn too_far(&self, server: &Server) -> Option<(String, bool)> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
@@ -292,16 +291,12 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         || !question.cheaper.is_empty()
         || !question.mix.is_empty();
     if server.form == Form::Usl && asks_for_structure {
-        return no(
-            "the model that fits these points is the Universal Scalability Law, which has neither CPUs nor paths nor \
-                   open loops: only --connections can be answered",
-        );
+        return no("these points fit the Universal Scalability Law, which has no CPUs, paths or open loops: only \
+                   --connections can be answered");
     }
     if question.delay_s > 0.0 && readings.reconnects {
-        return no(
-            "--round-trip needs a run without --requests-per-connection: how many round trips it takes to connect is \
-             in no model",
-        );
+        return no("--round-trip needs a run without --requests-per-connection: no model includes the round trips of \
+             connecting");
     }
     let mut colds: Vec<f64> = readings.closed.iter().map(|reading| reading.cold).collect();
     colds.sort_by(f64::total_cmp);
@@ -326,40 +321,43 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     let mut assumed = vec![stays.to_string()];
     match server.limit_per_sec.filter(|_| server.is_limited(question.cold.unwrap_or(0.0))) {
         Some(limit) => assumed.push(format!(
-            "the limit of {}/s, which is not the CPU's, stays as measured; more CPUs do not raise it",
+            "the limit of {}/s, which is not a CPU limit, stays as measured; more CPUs do not raise it",
             format_si(limit)
         )),
         None if server.form == Form::Usl => {
-            assumed.push("the law of throughput goes on beyond the loads measured, up to what the CPUs can do".into());
+            assumed.push("the throughput law also holds beyond the measured loads, up to the limit of the CPUs".into());
         }
         None => assumed.push(format!(
-            "nothing but the CPU limits the server above {}/s, the highest throughput measured: limits other than the \
-             CPU cannot be seen below their knee",
+            "only the CPU limits the server above {}/s, the highest measured throughput: other limits are not visible \
+             below their knee",
             format_si(readings.highest_per_sec())
         )),
     }
     if let Some(cpus) = question.cpus {
-        assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
+        assumed.push("the CPUs do not contend with each other (only one number of CPUs was measured)".into());
         if let Some(workers) = readings.workers {
             let words = count(workers.count as u64, workers.kind);
-            assumed.push(format!("{words} did nearly all of the work: the server gets as many as CPUs"));
+            assumed.push(format!("{words} did nearly all of the work: their number grows with that of the CPUs"));
         } else if cpus > readings.parallel_cpus {
             assumed.push(format!("the server keeps {cpus} CPUs busy as it did {}", readings.parallel_cpus));
         }
         if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
-            assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));
+            assumed.push(format!("the server's CPU time limit of {quota} CPUs is raised to {cpus}"));
         }
         assumed.push("the network and the client keep up".into());
     }
     if question.delay_s > 0.0 {
-        assumed.push("a longer path costs the server's CPU nothing, and bandwidth and windows suffice".into());
+        assumed.push("a longer path costs no server CPU time, and bandwidth and windows suffice".into());
     }
     if question.rate.is_some() {
-        assumed.push("requests arrive independently (a Poisson process) on connections that are open".into());
-        assumed.push("the variance of service is the one fitted to the closed loop".into());
+        assumed.push("requests arrive independently (a Poisson process) on open connections".into());
+        assumed.push("the variance of service times is that fitted to the closed loop".into());
         if server.is_limited(question.cold.unwrap_or(0.0)) {
-            assumed
-                .push("nothing waits before the limit that is not the CPU's: near it response times are longer".into());
+            assumed.push(
+                "requests do not queue for the limit other than the CPU: near it, response times are \
+                    longer"
+                    .into(),
+            );
         }
     }
     if let Some(cold) = question.cold {
@@ -375,7 +373,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     if question.connections.is_some_and(|n| n > 2.0 * highest) {
         assumed.push(format!("the trend up to {highest:.0} connections continues beyond them"));
     }
-    assumed.push("response times are spread around their mean as at the measured points".into());
+    assumed.push("response times have the measured distribution around their mean".into());
     Ok(assumed)
 }
 
@@ -418,7 +416,7 @@ fn bottleneck(situation: &Situation<'_>, server: &Server, is_too_far: bool) -> S
         return "not known: no load near the server's limit was measured".into();
     }
     if server.form == Form::Usl {
-        return "not known: the law that fits these points describes throughput alone".into();
+        return "not known: the law that fits these points describes only throughput".into();
     }
     let changed = situation.change(server);
     let cold = situation.question.cold.unwrap_or(0.0);
@@ -445,6 +443,6 @@ fn bottleneck(situation: &Situation<'_>, server: &Server, is_too_far: bool) -> S
     } else if busy >= full {
         format!("{what}: {} busy", percent(busy))
     } else {
-        format!("none: {what} would be {} busy; the path bounds a single connection", percent(busy))
+        format!("none: {what} would be {} busy; the path limits a single connection", percent(busy))
     }
 }

@@ -106,8 +106,8 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
     for run in runs {
         if allowed_cpus(run) != allowed {
             let words = format!(
-                "{} gave the server {} CPUs, {} gave it {}: predict from runs with the same CPUs, or from one run with \
-                 --cores",
+                "the server had {1} CPUs in {0}, and {3} in {2}: predict from runs with the same CPUs, or from one run \
+                 with --cores",
                 first.path.display(),
                 allowed,
                 run.path.display(),
@@ -124,8 +124,8 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
         if !points.iter().any(|point| point.value(names::SERVER_CPU_BUSY).or(point.value(names::SERVER_CPU)).is_some())
         {
             return Err(Refused(format!(
-                "{name} was made without watching the server's CPU, so no service demand is known: run find with the \
-                 server's command, or on the server's machine"
+                "{name} did not watch the server's CPU, so no service demand is known: run find with the server's \
+                 command, or on the server's machine"
             )));
         }
         all.extend(points.into_iter().map(|point| (run, point)));
@@ -152,7 +152,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
     all.retain(|(_, point)| !crate::zones::client_limited(point, &criteria));
     if all.len() < total {
         readings.doubts.push(format!(
-            "{} of {total} points are left out: the client was saturated there, the server was not",
+            "{} of {total} points are left out: the client was saturated, the server was not",
             total - all.len()
         ));
     }
@@ -169,13 +169,12 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
         if loads >= 3 && loads_left < 3 {
             return Err(Refused(format!(
                 "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more \
-                 than {percent} % of the requests failed, and errors cost less than answers; measure lower loads with \
-                 find"
+                 than {percent} % of the requests failed, which changes their cost; measure lower loads with find"
             )));
         }
         readings.doubts.push(format!(
-            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, and \
-             errors cost less than answers",
+            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, which \
+             changes their cost",
             measured.len() - left.len(),
             measured.len()
         ));
@@ -210,8 +209,7 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> 
         if let Some((a, b)) = differ(&|run| Some(in_flight(run).to_string())) {
             let (first, run) = (first.path.display(), run.path.display());
             return Err(Refused(format!(
-                "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same \
-                 number"
+                "{first} had {a} requests in flight per connection, and {run} had {b}: the models need equal numbers"
             )));
         }
         let version = |run: &RunRecord| run.server_facts.get("version").cloned();
@@ -220,7 +218,7 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> 
         let other = [differ(&version), differ(&requests), differ(&machine)].into_iter().flatten();
         let words: Vec<String> = other.map(|(a, b)| format!("{a} against {b}")).collect();
         if !words.is_empty() {
-            doubts.push(format!("runs that differ are fitted as one server: {}", words.join(", ")));
+            doubts.push(format!("different runs are fitted as one server: {}", words.join(", ")));
         }
     }
     Ok(doubts)
@@ -229,9 +227,9 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> 
 fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<WorkerCount> {
     /// Threads with at most this share of a worker's CPU time do not count as workers.
     const BESIDE: f64 = 0.25;
-    /// A worker this busy would share its work with others, if there were any.
+    /// Busy share at which a worker shares its work with others if there are any.
     const BUSY: f64 = 0.5;
-    /// With fewer requests in flight per worker, there may be more workers than observed.
+    /// Requests in flight per worker below which there may be more workers than observed.
     const IN_FLIGHT: f64 = 2.0;
     /// A process that uses more CPU runs several threads at once.
     const ONE_CPU: f64 = 1.15;
@@ -278,7 +276,7 @@ fn reading(
         Some(value) if !(value.is_finite() && value >= 0.0) => {
             let (run, index) = (run.path.display(), point.index);
             Err(Refused(format!(
-                "point {index:03} of {run} says {name} = {value}, which is impossible: measure that point again"
+                "point {index:03} of {run} has {name} = {value}, which is impossible: measure it again"
             )))
         }
         value => Ok(value),

@@ -151,7 +151,7 @@ impl Server {
     pub fn closed(&self, connections: f64, cold: f64) -> LoadedServer {
         if let Some(law) = self.usl {
             let demand_s = self.base_s;
-            // The law knows no CPUs, but no server exceeds them.
+            // The law does not include CPUs, but they limit every server.
             let most = self.cpus_for(connections) / demand_s;
             let rate = law.throughput(connections).min(most).min(self.limit());
             return LoadedServer {
@@ -375,7 +375,7 @@ const MOST_BACKGROUND: f64 = 0.5;
 const LEAST_SHARE: f64 = 0.25;
 /// Penalty per e-fold of a demand below all measured ones, because measurements on idle CPUs hardly determine it.
 const BASE_PRIOR: f64 = 0.02;
-/// Above this busy share, the CPUs may be the limit of the server.
+/// Busy share above which the CPUs may be the server's limit.
 pub const FULL: f64 = 0.9;
 
 /// The throughput that does not grow with more connections although CPUs are idle: a limit other than the CPU.

@@ -6,9 +6,9 @@ use super::regression::minimise;
 /// The law X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Usl {
-    /// Contention: the share of the work that is done by one at a time; 0 to 1.
+    /// Contention: share of the work that only one can do at a time; 0 to 1.
     pub alpha: f64,
-    /// Coherency: the cost of agreement for each pair; at least 0.
+    /// Coherency: cost of agreement between each pair; at least 0.
     pub beta: f64,
     /// Throughput at load 1, the extrapolated slope at the origin.
     pub gamma: f64,

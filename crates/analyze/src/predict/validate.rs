@@ -180,8 +180,8 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     let worst = beyond.iter().max_by(|a, b| demand_error(a).abs().total_cmp(&demand_error(b).abs()));
     if let Some(level) = worst.filter(|level| demand_error(level).abs() > NOTABLE) {
         doubts.push(format!(
-            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads show: a cost that \
-             changes only beyond them cannot be seen below",
+            "a request at {} connections took {:.1} us of CPU, {:+.0} % compared with the fit: the low loads do not \
+             show a cost that changes above them",
             record::units::grouped(level.load),
             level.demand_s * 1e6,
             demand_error(level) * 100.0
@@ -216,7 +216,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     }
     if doubts.is_empty() {
         doubts.push(format!(
-            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work explains it: measure \
+            "{} of {} numbers exceed their error limit, and neither cost, scatter nor other work explains it: measure \
              more loads below half the yield point",
             off.len(),
             numbers.len()
@@ -237,8 +237,8 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
         )
     });
     Some(format!(
-        "the loads fitted kept the CPU at most {:.0} % busy; equally good models give a request {:.1} to {:.1} \
-         us on a full CPU{points}: measure a load nearer to the yield point to decide",
+        "at the fitted loads the CPU was at most {:.0} % busy; models that fit equally well predict {:.1} to {:.1} us \
+         per request on a full CPU{points}: measure a load closer to the yield point to decide",
         busy * 100.0,
         low * 1e6,
         high * 1e6
@@ -266,14 +266,14 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     let low = levels.iter().filter(|level| level.load <= extrapolation.up_to_load).filter_map(|level| level.threads);
     let low = low.fold(0.0, f64::max);
     let grown = if low < (1.0 - SAME) * most {
-        format!("{} at the loads fitted, ", record::units::grouped(low))
+        format!("{} at the fitted loads, ", record::units::grouped(low))
     } else {
         String::new()
     };
     Some(format!(
-        "the server has {} threads ({grown}no more from {} to {} connections), and serves no more requests while its \
-         CPUs are {:.0} % busy: where a connection that is served holds a thread, further ones wait (Apache: \
-         MaxRequestWorkers); a limit in a configuration is no part of any model",
+        "the server has {} threads ({grown}constant from {} to {} connections), and throughput no longer grows while \
+         its CPUs are {:.0} % busy: if each connection holds a thread, further ones wait (Apache: MaxRequestWorkers); \
+         no model includes such a limit",
         record::units::grouped(most),
         record::units::grouped(first.load),
         record::units::grouped(last.load),
@@ -315,7 +315,7 @@ mod tests {
             (64.0, 810.0, 0.8, 8.0),
         ]);
         let words = words.expect("eight threads serve eight connections");
-        assert!(words.contains("8 threads (4 at the loads fitted, no more from 8 to 64 connections)"), "{words}");
+        assert!(words.contains("8 threads (4 at the fitted loads, constant from 8 to 64 connections)"), "{words}");
         assert!(words.contains("40 % busy"), "{words}");
     }
 

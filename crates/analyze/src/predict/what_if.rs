@@ -51,12 +51,12 @@ pub fn check(what_if: &WhatIf) -> Result<(), Refused> {
     }
     let loads = [what_if.connections.is_some(), what_if.rate_per_sec.is_some(), what_if.rate_times.is_some()];
     if loads.into_iter().filter(|given| *given).count() > 1 {
-        return no("connections (closed loop) and rate (open loop) are two questions: ask them separately".into());
+        return no("connections (closed loop) and rate (open loop) exclude each other: ask two questions".into());
     }
     for (name, share) in &what_if.cheaper {
         if !(*share > 0.0 && *share <= 1.0) {
             return no(format!(
-                "cheaper {} by {:.0} %: it is a share of its cost, up to 100 %",
+                "cheaper {} by {:.0} %: the share must be at most 100 %",
                 plain(name, 60),
                 share * 100.0
             ));
@@ -68,7 +68,7 @@ pub fn check(what_if: &WhatIf) -> Result<(), Refused> {
     let sum: f64 = what_if.mix.iter().map(|(_, share)| share).sum();
     let are_shares = what_if.mix.iter().all(|(_, share)| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() <= ROUNDING;
     if !(what_if.mix.is_empty() || are_shares) {
-        return no(format!("the shares of the mix add up to {:.1} % instead of 100 %", sum * 100.0));
+        return no(format!("the shares of the mix add up to {:.1} %, not 100 %", sum * 100.0));
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -
     stalls.get(1).or(stalls.first()).copied().unwrap_or(0.0)
 }
 
-/// The window, in nanoseconds, in which a trial at this rate has enough stalls and requests.
+/// The window, in nanoseconds, that gives a trial at this rate enough stalls and requests.
 pub(super) fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> u64 {
     let stalls_ns = STALLS * longest_stall_ns(points, rate_per_sec, criteria);
     let requests_ns = REQUESTS as f64 / rate_per_sec * 1e9;
@@ -43,11 +43,11 @@ pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Op
     let answers = longest.outcomes.completed();
     let why = if STALLS * stall_ns > longest.duration_ns as f64 {
         let needed = format_nanos(STALLS * stall_ns);
-        format!("the server stalled for {}, and {needed} show whether that is usual", format_nanos(stall_ns))
+        format!("the server stalled for {}; whether that is usual needs {needed}", format_nanos(stall_ns))
     } else if answers < REQUESTS {
-        format!("{} came, and {} make a 99th percentile", count(answers, "answer"), grouped(REQUESTS as f64))
+        format!("there were {}, and a 99th percentile needs {}", count(answers, "answer"), grouped(REQUESTS as f64))
     } else {
-        "the unanswered requests may be chance".into()
+        "the number of unanswered requests may be chance".into()
     };
     let rate = format_si(rate_per_sec);
     Some(format!("whether {rate}/s holds is not known at this budget: its longest trial took {window}; {why}"))
@@ -93,12 +93,18 @@ mod tests {
         let short = trial(1_605.0, 0.5, 60.0, 130.0);
         assert!(!zones::fails(&short, &criteria), "a few stalls make any percentile");
         let why = too_short(std::slice::from_ref(&short), 1_605.0, &criteria);
-        assert!(why.as_ref().is_some_and(|why| why.contains("stalled for 60.0 ms, and 1.80 s")), "{why:?}");
+        assert!(
+            why.as_ref().is_some_and(|why| why.contains("stalled for 60.0 ms; whether that is usual needs 1.80 s")),
+            "{why:?}"
+        );
         let long = trial(1_605.0, 2.0, 60.0, 130.0);
         assert!(zones::fails(&long, &criteria));
         assert_eq!(too_short(&[short, long], 1_605.0, &criteria), None);
         let few = trial(90.0, 2.0, 12.0, 130.0);
         let why = too_short(&[few], 90.0, &criteria);
-        assert!(why.as_ref().is_some_and(|why| why.contains("180 answers came, and 1,000")), "{why:?}");
+        assert!(
+            why.as_ref().is_some_and(|why| why.contains("there were 180 answers, and a 99th percentile needs 1,000")),
+            "{why:?}"
+        );
     }
 }

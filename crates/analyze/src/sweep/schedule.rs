@@ -5,7 +5,7 @@ use record::scenario::SweepPlan;
 
 /// Length of points in the first pass and in the first steps of the search, as a share of a full one.
 const SHORT_SHARE: f64 = 0.25;
-/// Results of a shorter window are unreliable.
+/// Shortest window with reliable results.
 pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ const STEP: f64 = 1.25;
 const LEAST_STEP: f64 = 1.05;
 /// The step once the 99th percentile has reached half of its limit.
 const STEP_NEAR_LIMIT: f64 = 1.1;
-/// A step is planned to leave the busiest resource at most this busy.
+/// Planned maximum busy share of the busiest resource after a step.
 const BUSIEST: f64 = 0.97;
 /// Shares between the bounds that are tried.
 const REFINEMENTS: u32 = 3;
@@ -67,7 +67,6 @@ impl ShareSearch {
 
     /// The next share above one that was held.
     fn above(&self, held: &TriedShare<'_>) -> f64 {
-        // The server's own use; other programs get out of its way.
         let value = |name| held.point.value(name);
         let used = value(names::SERVER_CPUS_USED).zip(value(names::SERVER_CPUS)).map(|(used, all)| used / all);
         let thread = value(names::SERVER_BUSIEST_THREAD);
@@ -129,7 +128,7 @@ impl Planner for ShareSearch {
                 let reason = if has_held { "the server has not recovered at its usual share" } else { FAILS_AS_USUAL };
                 return done(reason);
             }
-            // Whether the server recovers, before it gets more traffic again.
+            // Checks that the server recovers before it gets more traffic.
             return self.measure(usual, &tried);
         }
         if last.judged != Some(TrialResult::Held) && !self.is_longer {

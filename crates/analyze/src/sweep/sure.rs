@@ -28,7 +28,7 @@ pub(super) fn width_words(
             load_words(found.high?, sweep),
             percent_against(width, wanted).0
         ),
-        (None, Some(estimate)) => format!("{name} about {}, its interval is still open", load_words(estimate, sweep)),
+        (None, Some(estimate)) => format!("{name} about {}, with an open interval so far", load_words(estimate, sweep)),
         (None, None) => return Some(format!("so far no {name}: {}", found.reason)),
     };
     let after = format!("after {}", count(repeat, "repeat"));
@@ -40,7 +40,7 @@ pub(super) fn width_words(
     let needed_ns = more * repeat_ns as f64;
     let at_most = if needed_ns > left_ns as f64 { "; the time limit comes first" } else { "" };
     Some(format!(
-        "{known} {after}; {} wanted: about {} more{at_most}",
+        "{known} {after}; requested {}: about {} more{at_most}",
         exact_percent(wanted),
         format_nanos(needed_ns.min(left_ns as f64))
     ))

@@ -12,7 +12,7 @@ use record::Point;
 use record::scenario::SweepPlan;
 
 const LEAST_ROUNDS: u32 = 2;
-/// The next round must have time for at least this share of the longest round.
+/// A round begins only if there is time for this share of the longest round.
 const SHORTENED: f64 = 0.8;
 /// Share of the first round's time for windows; the rest is not known yet.
 const FIRST_SHARE: f64 = 0.7;

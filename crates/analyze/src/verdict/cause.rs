@@ -26,7 +26,7 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     }
     let beyond = match found.estimate {
         Some(_) => closed.beyond_yield(),
-        // Doubling the lowest load gained little: the resource that was full was full at the next load.
+        // Doubling the lowest load gained little: the resource that limits was full at the next load.
         None if found.place == PointPlace::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
@@ -40,9 +40,9 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
 }
 
 pub(super) struct Saturated {
-    /// Its share of the CPU time.
+    /// The function's share of the CPU time.
     pub because: String,
-    /// An experiment on it, if it is one of the server's program.
+    /// Command that slows the function down to show its effect; absent if the function is not in the server's program.
     pub experiment: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
     Some(Saturated { because: hot_function::sentence(evidence).trim_start().to_string(), experiment })
 }
 
-/// Reports that the waits of an idle server's threads were not traced, and why.
+/// Says that the waits of an idle server's threads were not traced, and why.
 pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String> {
     let points = evidence.strained();
     let is_idle = evidence.is_saturated(&points) == Some(false);
@@ -82,7 +82,7 @@ pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String
 /// Busy share from which on a CPU is the limit, or close to it.
 const NEARLY_FULL: f64 = 0.85;
 
-/// The largest used share: of the server's CPUs together, of its busiest thread's CPU, or of its limit of CPU time;
+/// The largest used share: of the server's CPUs together, of its busiest thread's CPU, or of its CPU time limit;
 /// `None` if its CPUs were not measured.
 pub(super) fn busiest(level: &Level) -> Option<f64> {
     let others = [level.busiest_thread_cpus, level.cpu_quota_used_ratio].into_iter().flatten();
@@ -128,7 +128,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     {
         let used = percent(used.min(1.0));
         return format!(
-            "The server's limit of CPU time saturated first: it used {used} of its {limit:.2} CPUs at {at}{}.",
+            "The server's CPU time limit saturated first: it used {used} of its {limit:.2} CPUs at {at}{}.",
             share_words(level)
         );
     }
@@ -191,8 +191,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             let is_said = causes.iter().any(|cause| cause.rule == "own-limit");
             let words = |found: Concurrency| {
                 format!(
-                    "It serves {}: a limit of so many would do that (connections to a database, a semaphore), or one \
-                     thing that each request needs for {}. ",
+                    "It serves {}: a limit of this number would do that (connections to a database, a semaphore), or \
+                     one step of {} that each request takes alone. ",
                     found.phrase(),
                     found.each()
                 )
@@ -202,8 +202,9 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
                 "The page and `--full` show what its threads were blocked in.".to_string()
             } else {
                 format!(
-                    "To find out, under this load: `grep -H . /proc/{pid}/task/*/wchan` shows where its threads sleep, \
-                     `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, a limit in its configuration)."
+                    "To find out, run under this load: `grep -H . /proc/{pid}/task/*/wchan` shows where its threads \
+                     sleep, and `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, a limit in its \
+                     configuration)."
                 )
             };
             format!("{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}{next}")
@@ -211,13 +212,13 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     }
 }
 
-/// Names the other work that filled the server's CPUs, if most of it was not the server's own.
+/// Names the other work that filled the server's CPUs; empty if the server filled most of them.
 fn whose_words(CpuShares { own, backend }: CpuShares) -> String {
     let backend = if backend >= 0.01 { format!(", {} its backend's", percent(backend)) } else { String::new() };
     format!(" ({} was its own work{backend}, the rest the client's and interrupts)", percent(own))
 }
 
-/// The parts of a request's CPU time, if measured.
+/// User, system and softirq parts of a request's CPU time, if measured.
 fn share_words(level: &Level) -> String {
     let parts = [
         ("user", level.cpu_user_us_per_request),

@@ -6,14 +6,14 @@ use record::account::ENDED;
 use record::names;
 use record::units::grouped;
 
-/// Every stage of the server, how full it was at the highest load under strain, and why it is not the limit.
+/// A stage of the server and how full it was at the highest load under strain.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Checked {
     /// Name of the stage: a CPU, a pool of threads, a queue, a limit.
     pub stage: String,
     /// Used share of the stage's capacity (1 = full).
     pub used_ratio: f64,
-    /// Whether the stage is full: at the criterion of saturation or above.
+    /// Whether the use of the stage reaches the saturation criterion.
     pub is_full: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
     let figure = |name: &str| typical(&points, name);
     add("the server's CPUs".into(), figure(names::SERVER_CPU_BUSY));
     add("its busiest thread".into(), figure(names::SERVER_BUSIEST_THREAD));
-    add("its limit of CPU time".into(), figure(names::SERVER_QUOTA_USED));
+    add("its CPU time limit".into(), figure(names::SERVER_QUOTA_USED));
     add("its descriptors".into(), figure(names::SERVER_DESCRIPTORS));
     let queue = figure(names::ACCEPT_QUEUE_MAX).zip(figure(names::ACCEPT_QUEUE_LIMIT));
     add("its accept queue".into(), queue.map(|(longest, limit)| longest / limit));

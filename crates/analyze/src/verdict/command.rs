@@ -8,7 +8,7 @@ use record::units::grouped;
 
 const ENOUGH_DESCRIPTORS: &str = "65536";
 
-/// The command after `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
+/// The command after `--`, quoted for a shell; without one, the watched process's command; otherwise `SERVER ...`.
 pub fn of_server(run: &RunDir) -> String {
     match (run.record.scenario.server(), run.record.server_facts.get("command")) {
         (Some(server), _) => plain(&shell::joined(server.argv.iter().map(String::as_str)), 300),
@@ -17,7 +17,7 @@ pub fn of_server(run: &RunDir) -> String {
     }
 }
 
-/// A command of straingauge on the run's URL. It starts the server again if the run had started it.
+/// A straingauge command on the run's URL. It restarts the server if the run had started it.
 pub fn again(run: &RunDir, words: &str) -> String {
     let server = match run.record.scenario.server() {
         Some(_) => format!(" -- {}", of_server(run)),
@@ -30,12 +30,12 @@ pub fn again(run: &RunDir, words: &str) -> String {
 pub fn server_pid(run: &RunDir) -> String {
     let fact = |name: &str| run.record.server_facts.get(name);
     let pid = fact("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
-    // A server that the run started has ended with it. The first of several processes often only starts the others.
+    // A server that the run started has ended with it. With several processes, the first often only starts the others.
     let is_it = run.record.scenario.server().is_none() && fact("processes").is_none_or(|count| count == "1");
     pid.filter(|_| is_it).cloned().unwrap_or_else(|| "PID".into())
 }
 
-/// The change that raises the server's descriptor limit, at the place where it is set.
+/// The remedy that raises the server's descriptor limit, at the place that sets it.
 pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
     let own = limit(run.record.server_facts.get("descriptor_limit"));
@@ -51,15 +51,15 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
         argv[at].replace_range(set.clone(), ENOUGH_DESCRIPTORS);
         let command = plain(&shell::joined(argv.iter().map(String::as_str)), 300);
         let value = plain(&server.argv[at][set], 20);
-        return (format!("The server's command sets the limit of {value} itself. To try: `{command}`."), vec![command]);
+        return (format!("The server's command itself sets the limit of {value}. To try: `{command}`."), vec![command]);
     }
     let inherited = limit(run.record.server_facts.get(INHERITED_DESCRIPTORS));
     if let (Some(own), Some(inherited)) = (own, inherited)
         && own < inherited
     {
         let words = format!(
-            "The server was started with a limit of {} and lowered it to {} itself: raise it in its configuration \
-             (`worker_rlimit_nofile` of nginx and the like).",
+            "The server was started with a limit of {} and lowered it to {}: raise it in its configuration (e.g. nginx \
+             `worker_rlimit_nofile`).",
             grouped(inherited as f64),
             grouped(own as f64)
         );
@@ -113,7 +113,7 @@ mod tests {
     use record::{RunDir, RunRecord};
 
     #[test]
-    fn a_debugger_is_not_sent_to_the_first_of_several_processes() {
+    fn debuggers_are_not_pointed_at_the_first_of_several_processes() {
         let text = include_str!("../../tests/recorded/haproxy-poll.jsonl");
         let mut run: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         run["scenario"]["server"] = serde_json::Value::Null;

@@ -33,7 +33,7 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
     kept
 }
 
-/// Why a run is not complete.
+/// Doubt about a run that is not complete.
 pub(crate) fn ending(run: &RunDir) -> Option<Doubt> {
     let why = || run.record.ended_by.as_deref().map(|why| format!(": {}", plain(why, 200))).unwrap_or_default();
     let points = count(run.points.len(), "point");
@@ -44,12 +44,12 @@ pub(crate) fn ending(run: &RunDir) -> Option<Doubt> {
         }
         Status::Interrupted => format!("the run ended early after {points}{}", why()),
         Status::Running => match run.writer_life() {
-            OwnerState::Alive => format!("the run is still going on; {points} so far"),
+            OwnerState::Alive => format!("the run has not ended; {points} so far"),
             OwnerState::Ended => format!("the process that wrote the run was killed after {points}"),
             OwnerState::Elsewhere => format!("the run is not finished after {points}; {ELSEWHERE}"),
         },
     };
-    Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))
+    Some(DoubtKind::Interrupted.warning(what, "repeat the run to its end"))
 }
 
 fn drift(findings: &Findings) -> Option<Doubt> {
@@ -64,10 +64,10 @@ fn drift(findings: &Findings) -> Option<Doubt> {
     let (what, remedy) = if drift.is_of_server() {
         (
             format!(
-                "the same load was served at speeds that varied by {cv} between repeats, while the machine's \
-                 arithmetic took as long (yardstick, n = {n}): the server changed, or memory, disks or other work did"
+                "the server's speed at the same load varied by {cv} between repeats, while the machine's arithmetic \
+                 speed did not (yardstick, n = {n}): the server changed, or memory, disks or other work did"
             ),
-            "measure the server fresh and after hours of load; `straingauge watch` shows what it keeps",
+            "measure the server fresh and after hours of load; `straingauge watch` shows its memory",
         )
     } else {
         (

@@ -17,13 +17,13 @@ const OWN_WORK_RATIO: f64 = 0.7;
 
 /// Shares of the CPUs that a server may use.
 pub struct CpuShares {
-    /// The server's own work.
+    /// The share of the server's own work.
     pub own: f64,
-    /// Its backend's work.
+    /// The share of its backend's work.
     pub backend: f64,
 }
 
-/// A run in the rules' form.
+/// A run with the derived figures that rules read.
 pub struct Evidence<'a> {
     /// The run.
     pub run: &'a RunDir,
@@ -31,19 +31,18 @@ pub struct Evidence<'a> {
     pub findings: &'a Findings,
     /// The account of each load; computed on first use.
     accounts: OnceCell<Vec<AccountLevel>>,
-    /// Lines that the server printed about limits; read on first use. `None` if its output was not kept.
+    /// Log lines about limits; read on first use. `None` if the server's output was not kept.
     log: OnceCell<Option<Vec<MatchedLines>>>,
-    /// The limit that the account shows, which several rules read; found on first use.
+    /// The limit that the account shows; found on first use.
     limit: OnceCell<Option<FoundLimit>>,
 }
 
 impl<'a> Evidence<'a> {
-    /// A run with its findings.
     pub fn new(run: &'a RunDir, findings: &'a Findings) -> Self {
         Evidence { run, findings, accounts: OnceCell::new(), log: OnceCell::new(), limit: OnceCell::new() }
     }
 
-    /// The account of each load of the sweep in which causes are searched; those without one are left out.
+    /// The account of each load of the sweep in which causes are searched. Loads without an account are left out.
     pub fn accounts(&self) -> &[AccountLevel] {
         self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
     }
@@ -63,24 +62,23 @@ impl<'a> Evidence<'a> {
         Some((self.accounts().first()?, self.accounts().iter().rfind(|level| level.load >= from)?))
     }
 
-    /// Lines that the server printed about limits, one of each kind; `None` if its output was not kept.
+    /// Log lines about limits, one of each kind; `None` if the server's output was not kept.
     pub(super) fn log(&self) -> Option<&[MatchedLines]> {
         self.log.get_or_init(|| self.run.server_log().map(|log| server_log::matched_lines(&log))).as_deref()
     }
 
-    /// Answers of the whole run until a point began.
+    /// Answers from the start of the run until a point began.
     pub fn served_before(&self, index: u32) -> f64 {
         let earlier = self.run.points.iter().filter(|point| point.index < index);
         earlier.map(|point| point.outcomes.completed() as f64).sum()
     }
 
-    /// The criteria of the run.
     pub fn criteria(&self) -> &Criteria {
         &self.findings.criteria
     }
 
-    /// The sweep in which rules search for causes: the closed loop, if it was run; but the open loop if other work
-    /// disturbed all points under strain of the closed loop and not all of the open loop's.
+    /// The sweep in which rules search for causes: the closed loop if it ran. The open loop instead if other work
+    /// disturbed all points under strain of the closed loop, but not all of the open loop's.
     pub fn sweep(&self) -> Option<&'a SweepFindings> {
         let is_quiet = |sweep: &&SweepFindings| !self.strained_in(sweep).is_empty() && !self.is_unquiet(sweep);
         let closed = self.findings.connections.as_ref().filter(|closed| !self.is_unquiet(closed));
@@ -108,14 +106,13 @@ impl<'a> Evidence<'a> {
         loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
     }
 
-    /// Whether a sweep has points under strain and all of them were disturbed.
+    /// Whether other work disturbed all points under strain of a sweep that has any.
     pub fn is_unquiet(&self, sweep: &SweepFindings) -> bool {
         let points = self.strained_in(sweep);
         !points.is_empty() && points.iter().all(|point| disturbance::is_disturbed(point))
     }
 
-    /// If every point under strain was disturbed, in all sweeps: how many there are, and what disturbed the last of
-    /// them.
+    /// If other work disturbed every point under strain in all sweeps: how many there are, and what disturbed the last.
     pub fn unquiet(&self) -> Option<(usize, String)> {
         let points: Vec<&Point> = self.findings.sweeps().flat_map(|sweep| self.strained_in(sweep)).collect();
         let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::reason(point)).collect();
@@ -128,7 +125,7 @@ impl<'a> Evidence<'a> {
         counted(&self.points_at(sweep, load).collect::<Vec<_>>())
     }
 
-    /// The points at the lowest load and at others up to a quarter of where strain begins.
+    /// The points at the lowest load, and at others up to a quarter of the load where strain begins.
     pub fn relaxed(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
         let first = sweep.levels.first().map_or(0.0, |level| level.load);
@@ -137,15 +134,15 @@ impl<'a> Evidence<'a> {
         counted(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
     }
 
-    /// The points at the lowest load; none if that is under strain already.
+    /// The points at the lowest load; none if the server is already under strain there.
     pub fn lowest(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
         let first = sweep.levels.first().map(|level| level.load).filter(|load| *load < from);
         first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
-    /// The first load of any sweep from which on a condition holds in most points, as text, with its points. The
-    /// condition must hold at most loads above it, too: an effect at a single load has another origin.
+    /// The first load of any sweep from which a condition holds in most points, as text, with its points. It must also
+    /// hold at most higher loads: an effect at a single load has another origin.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
         self.findings.sweeps().find_map(|sweep| {
             let points_of = |level: &Level| (level.load, self.points_at(sweep.sweep, level.load).collect::<Vec<_>>());
@@ -159,9 +156,9 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself
-    /// most of its CPUs, in most of the points; `None` if none was measured. CPUs that are full of other work are not
-    /// the server's limit: on a quiet machine the limit would be another.
+    /// Whether, in most of the points, the server filled a thread, its CPU time limit, a process whose threads run one
+    /// at a time, or with its own work most of its CPUs. `None` if not measured. CPUs filled by other work are not the
+    /// server's limit: on a quiet machine the limit would be another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
         if one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
             return Some(true);
@@ -199,7 +196,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Shares of full CPUs that the server and its backend took, where neither other work nor the server filled them.
+    /// Shares of full CPUs that the server and its backend took, if neither the server nor other work filled them.
     pub fn shares(&self, points: &[&Point]) -> Option<CpuShares> {
         let own = self.own_typical(points).filter(|own| *own < OWN_WORK_RATIO)?;
         let backend: Vec<f64> = points.iter().map(|point| self.backend_share(point)).collect();
@@ -232,7 +229,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// The value that more than half have; `None` without any.
+/// The value that more than half of the items have; `None` without items.
 fn most(all: impl Iterator<Item = bool>) -> Option<bool> {
     let all: Vec<bool> = all.collect();
     (!all.is_empty()).then(|| 2 * all.iter().filter(|holds| **holds).count() > all.len())

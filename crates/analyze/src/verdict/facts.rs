@@ -1,4 +1,4 @@
-//! Findings without a cause: slow requests while no CPU is busy, connections that serve few requests, and stalls.
+//! Findings that name no cause: slow requests while no CPU is busy, connections that serve few requests, and stalls.
 
 use super::cause::busiest;
 use super::command::server_pid;
@@ -14,24 +14,23 @@ const TIMES: f64 = 20.0;
 const LEAST_US: f64 = 10_000.0;
 /// Busy share up to which requests do not wait long for a CPU.
 const IDLE_RATIO: f64 = 0.5;
-/// Number of the lowest loads that are checked. The machine's busy share differs between them, but not the server's
-/// own wait.
+/// Number of lowest loads checked. The machine's busy share differs between them; a wait of the server itself does not.
 const LOADS: usize = 3;
 const MOST_APART: f64 = 2.0;
-/// Least number of requests at a load (one in a hundred is then at least one), and at all of these loads.
+/// Least number of requests at one load (so that one in a hundred is at least one), and at all of these loads.
 const LEAST_AT_A_LOAD: u64 = 100;
 const LEAST_REQUESTS: u64 = 500;
 
-/// Opening a connection that serves fewer requests than this is a part of their cost.
+/// A connection that serves fewer requests than this adds the cost of opening it to theirs.
 const FEW: f64 = 20.0;
 /// Least number of reopened connections.
 const LEAST_REOPENED: f64 = 50.0;
-/// Connections that broke are opened again, too.
+/// Largest share of reopened connections that had broken. Broken connections are reopened, too.
 const MOST_BROKEN_RATIO: f64 = 0.01;
 
-/// Least number of requests in flight: a single slow request leaves the others.
+/// Least number of requests in flight: a single slow request does not stop the others.
 const SEVERAL: u64 = 4;
-/// A gap of this many mean gaps between responses is not chance.
+/// A gap of this many mean gaps between responses is no chance.
 const GAPS: f64 = 20.0;
 /// Least number of points with a stall, and least share of all points.
 const LEAST_STALLED: usize = 3;
@@ -61,9 +60,9 @@ pub(super) fn stalls(evidence: &Evidence<'_>) -> Option<String> {
         range(&stalled).map(|(least, most)| (format_nanos(least * 1e3), format_nanos(most * 1e3)))?;
     let window_ns: f64 = looked.iter().map(|(point, _)| point.duration_ns as f64).sum();
     Some(format!(
-        "The server stalls: in {} of {} points it answered nothing for {}, though {} or more requests waited; that is \
-         once in {} of load, or more often. A closed loop waits with it, so few requests show it. To try: the log of \
-         its garbage collector, its timers; `strace -f -tt -p {}` shows what came before.",
+        "The server stalls: in {} of {} points it answered nothing for {}, though {} or more requests waited, at least \
+         once in {} of load. A closed loop stops with the server, so few requests show it. To try: check the log of \
+         its garbage collector, and its timers; `strace -f -tt -p {}` shows what came before.",
         stalled.len(),
         looked.len(),
         if shortest == longest { longest } else { format!("{shortest} to {longest}") },
@@ -96,8 +95,8 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
     let (first, last) = (levels.first()?, levels.last()?);
     Some(format!(
         "The server closes each connection after about {each:.0} request{} ({} connections were opened again from {} \
-         to {}), so a part of every request's cost here is to open one. To try: more requests for each (nginx \
-         `keepalive_requests`, Apache `MaxKeepAliveRequests`, or keep-alive at all).",
+         to {}), so each request's cost includes a part of opening one. To try: allow more requests per connection \
+         (nginx `keepalive_requests`, Apache `MaxKeepAliveRequests`), or enable keep-alive.",
         if each < 1.5 { "" } else { "s" },
         grouped(reopened),
         load_words(first.load, Sweep::Connections),
@@ -105,7 +104,7 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
     ))
 }
 
-/// Reports requests that are slow while no CPU is busy; `None` if they are not slow, or if that is not certain.
+/// Reports requests that are slow while no CPU is busy; `None` without such requests or if it is uncertain.
 pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
     let requests = |level: &Level| {
         let points = evidence.quiet_at(Sweep::Connections, level.load);
@@ -140,12 +139,11 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     }
     let most_busy = idle.iter().filter_map(|level| busiest(level)).fold(0.0, f64::max);
     let limit =
-        if idle.iter().any(|level| level.cpu_quota_used_ratio.is_some()) { " or of its limit of CPU time" } else { "" };
+        if idle.iter().any(|level| level.cpu_quota_used_ratio.is_some()) { " or of its CPU time limit" } else { "" };
     Some(format!(
-        "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at \
-         most (n = {}), with at most {} of a CPU{limit} busy. They wait for something else than a CPU (a timer, a \
-         disk, a pause), or are requests of another kind. To find out: `strace -f -T -p {}` shows how long each call \
-         took.",
+        "Some requests are slow though the server is idle: from {} to {} p99 was {} to {}, the median at most {} (n = \
+         {}), and at most {} of a CPU{limit} was busy. They wait for something other than a CPU (a timer, a disk, a \
+         pause), or are requests of another kind. To find out: `strace -f -T -p {}` shows how long each call took.",
         load_words(first.load, Sweep::Connections),
         load_words(last.load, Sweep::Connections),
         format_nanos(least * 1e3),

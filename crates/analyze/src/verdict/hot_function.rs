@@ -1,4 +1,4 @@
-//! The function that fills the server's CPU, where points were profiled.
+//! //! The function that fills the server's CPU, if points were profiled.
 
 use super::evidence::{Evidence, at_least};
 use crate::zones::percent;
@@ -8,7 +8,8 @@ use record::units::grouped;
 use record::{Point, names};
 use std::collections::BTreeMap;
 
-/// Least share of the server's CPU time at which a function is named, also three standard errors below the estimate.
+/// Least share of the server's CPU time for a function to be named; three standard errors below the estimate must reach
+/// it, too.
 const LEAST_SHARE: f64 = 0.2;
 
 /// A function's share of the server's CPU time, and the samples of all functions.
@@ -33,11 +34,11 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<FunctionShare<'a>> {
     us.into_iter().map(|(function, us)| FunctionShare { function, share: us / all_us, samples }).collect()
 }
 
-/// The function of [`sentence`] if it is one of the server's program or of its libraries: interrupts run in functions
-/// of the kernel that do nothing for the request.
+/// The function of [`sentence`], if it belongs to the server's program or libraries. Kernel functions are excluded:
+/// interrupts that run in them do no work for the request.
 pub(super) struct OwnFunction {
     pub(super) function: String,
-    /// Whether it is a place of `--axis slow-down`: a symbol of the server's program.
+    /// Whether `--axis slow-down` can delay it: it is a symbol of the server's program.
     pub(super) can_be_slowed: bool,
 }
 
@@ -61,8 +62,8 @@ fn hottest<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
     shares(points).into_iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// A sentence on the function with most CPU time under strain, compared with the lowest load; empty if no function
-/// reaches the least share, or if no point was profiled.
+/// A sentence on the function with most CPU time under strain, compared with the lowest load. Empty if no function
+/// reaches the least share, or without a profile.
 pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
     let before = shares(&evidence.lowest());
     let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);

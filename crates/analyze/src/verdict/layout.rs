@@ -1,4 +1,4 @@
-//! The possible gain of a cache-aware memory layout, and which part of it is worthwhile.
+//! The possible gain of a cache-aware memory layout, and which change is worthwhile.
 
 /// Least gain that is worth a change of the source.
 const LEAST_WON: f64 = 1.05;
@@ -43,18 +43,18 @@ impl PossibleGain {
     }
 }
 
-/// The change of a server that is worthwhile.
+/// The worthwhile change of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// Another event loop: admission, cold connections, batches.
     Loop,
-    /// The slab only: requests fit in it, but not in the cache with their present layout.
+    /// Only the slab: requests fit in it, but their present layout does not fit in the cache.
     Slab,
-    /// Neither.
+    /// No change.
     Neither,
 }
 
-/// Chooses by the memory that grew with the connections and, from memwalk, the cache lines of all requests, both in
+/// Chooses by the memory that grew with the connections and by the cache lines of all requests (from memwalk), in
 /// bytes. `None` if neither is known.
 pub fn remedy(
     won: PossibleGain,

@@ -1,7 +1,7 @@
 //! The rules of the verdict as a table, each in a file of its own: evidence, threshold, cause, remedy and source.
 //! `--generate reference-rules` prints it.
 //!
-//! A rule that is `hidden_by` another is left out if that one holds: its evidence is then a consequence. The order
+//! A rule that is `hidden_by` another is left out if the other holds: its evidence is then a consequence. The order
 //! matters: the first cause of a verdict is the one to fix first.
 
 mod affinity;
@@ -65,22 +65,22 @@ pub struct Rule {
     pub cause: &'static str,
     /// The evidence: figures of [`record::names`] and findings.
     pub evidence: &'static str,
-    /// The thresholds from which on the rule holds.
+    /// The thresholds at which the rule holds.
     pub threshold: &'static str,
     /// The observation that would refute the cause.
     pub refuted_by: &'static str,
-    /// The remedy, with the command's general form.
+    /// The remedy, with the general form of its command.
     pub remedy: &'static str,
     /// The source of the rule.
     pub source: &'static str,
-    /// Whether the cause explains the limit of throughput, and not only the cost or the time of a request.
+    /// Whether the cause explains the limit of throughput, not only the cost or the time of a request.
     pub is_limit: bool,
-    /// Whether the evidence is events that the kernel or the client counted, which other work on the machine does not
-    /// cause.
+    /// Whether the evidence is events that the kernel or the client counted, so that other work on the machine cannot
+    /// cause it.
     pub is_counted: bool,
-    /// Rules that make this one a consequence when they hold.
+    /// Rules whose consequence this one is if they hold.
     pub hidden_by: &'static [&'static str],
-    /// Checks a run.
+    /// Checks a run; `None` if the rule does not hold.
     pub judge: fn(&Evidence<'_>) -> Option<Finding>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> O
 }
 
 impl Finding {
-    /// The finding as it is, or as a possibility.
+    /// The finding as certain or, unless proven, as a possibility.
     pub(super) fn proven_if(mut self, is_proven: bool) -> Option<Finding> {
         if !is_proven {
             self.certainty = Certainty::Possibility;
@@ -111,7 +111,7 @@ impl Finding {
     }
 }
 
-/// Least number of kernel ticks for a division of CPU time.
+/// Least number of kernel ticks for a split of CPU time into user and system.
 pub(super) const LEAST_TICKS: u64 = 20;
 /// Least number of requests for a cost or a rate.
 pub(super) const LEAST_REQUESTS: f64 = 30.0;
@@ -119,7 +119,7 @@ pub(super) const LEAST_REQUESTS: f64 = 30.0;
 const LEAST_ERRORS: u64 = 5;
 /// Least number of accept-queue overflows, of dropped packets, or of connections that skipped TIME_WAIT, per second.
 const LOST_PER_SEC: f64 = 1.0;
-const SENT_AGAIN: &str = "What was lost is sent again after 200 ms, a lost SYN after a second.";
+const SENT_AGAIN: &str = "A lost segment is sent again after 200 ms, a lost SYN after a second.";
 /// Least CPU time of a request at the most expensive load over that at the cheapest.
 pub(super) const GROWTH_RATIO: f64 = 1.25;
 

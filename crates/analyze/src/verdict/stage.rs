@@ -1,5 +1,5 @@
-//! Reads the full stage from the account: requests queue at one place as load rises, and the stage after it has no
-//! idle time left. The cause is whatever fills that stage's time; waits elsewhere are consequences.
+//! Finds the full stage from the account: as load rises, requests queue at one place, and the stage after it has no
+//! idle time left. The cause is what fills that stage's time; waits elsewhere are consequences.
 
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
@@ -11,14 +11,13 @@ use crate::zones::load_words;
 use record::account::WaitKind;
 use record::{Sweep, names};
 
-/// Least share of the requests added by load with which a queue is the one before the limit.
+/// Least share of the requests added by load that wait at one place, for it to be the queue before the limit.
 const QUEUE_GROWTH: f64 = 0.4;
 /// Least number of requests added between the two loads.
 const LEAST_ADDED: f64 = 1.0;
-/// Least share of a stage's time that makes one kind of wait the content of the stage.
+/// Least share of a stage's time in one kind of wait, for that wait to be the cause.
 const MOST_OF_IT: f64 = 0.4;
-/// CPUs that the server's threads run on over those that it may use, from which on these are its limit; interrupts take
-/// the rest.
+/// Share of the server's CPUs in use by its threads from which the CPUs are the limit. Interrupts take the rest.
 const MOSTLY_RUNNING: f64 = 0.8;
 /// Busy share from which on a process, or the connections to another server, have little idle time.
 pub const LITTLE_IDLE: f64 = 0.7;
@@ -53,8 +52,8 @@ pub fn is_kept(evidence: &Evidence<'_>) -> bool {
     evidence.strained().iter().any(|point| point.account.is_some())
 }
 
-/// The limit by the account of the loads under strain; `None` if the server's CPUs or the client are the limit,
-/// without a limit, or if the account does not show it.
+/// The limit that the account shows under strain. `None` if there is none, or if the server's CPUs or the client are
+/// the limit.
 pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
@@ -75,7 +74,7 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
         pid: server_pid(evidence.run).to_string(),
     };
     let (found, is_clear) = match reading.queue() {
-        // Without an answered request under strain only the threads show the place.
+        // If no request was answered under strain, only the threads show the place.
         None if high.requests.is_none() => (reading.full_threads(), false),
         None => return None,
         Some((kind, share)) => {
@@ -98,8 +97,8 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     Some(FoundLimit { rule, finding: finding.proven_if(is_clear)? })
 }
 
-/// Whether the server's own threads fill its CPUs: then these are the limit, and threads wait for each other because
-/// none of them gets a CPU.
+/// Whether the server's own threads fill its CPUs. The CPUs are then the limit, and threads wait for each other because
+/// none gets a CPU.
 fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
     let points = evidence.strained();
     let running: f64 = level.groups.iter().map(|group| group.running).sum();
@@ -124,7 +123,7 @@ impl AccountRange<'_> {
         load_words(from.map_or(self.high.load, |level| level.load), self.sweep)
     }
 
-    /// The kind of place that took up most of the requests added by load, and its part of them.
+    /// The kind of place where most of the requests added by load wait, and its share of them.
     fn queue(&self) -> Option<(PlaceKind, f64)> {
         let (low, high) = (self.low.requests.as_ref()?, self.high.requests.as_ref()?);
         let added = high.in_flight - low.in_flight;
@@ -161,7 +160,7 @@ impl AccountRange<'_> {
         if ready > most_threads {
             return (group.ready_others >= MOST_OF_IT * work).then(|| neighbour::full(self, group, work)).flatten();
         }
-        // A sleep is the weakest evidence, and may belong to another process than the one at work.
+        // A sleep is the weakest evidence, and its process may differ from the working one.
         let named = waits().filter(|wait| wait.kind != WaitKind::Sleep && wait.threads >= LITTLE_IDLE * most_threads);
         let most = named.max_by(|a, b| a.threads.total_cmp(&b.threads)).or(most)?;
         match most.kind {

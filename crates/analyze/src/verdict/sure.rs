@@ -29,7 +29,7 @@ pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
             Some(format!("{name} to {} of it", percent_against(point.width_ratio()?, wanted).0))
         })
         .collect();
-    Some(format!("As narrow as asked for ({}): {}.", exact_percent(wanted), each.join(", ")))
+    Some(format!("As narrow as requested ({}): {}.", exact_percent(wanted), each.join(", ")))
 }
 
 /// The sentence if a requested width was not reached.
@@ -39,13 +39,13 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
     let why = |point: &PointFinding| match point.width_ratio() {
         Some(width) => {
             let ended = match run.record.status {
-                Status::Complete => format!("when the time limit of {} was spent", format_nanos(budget_ns as f64)),
+                Status::Complete => format!("at the time limit of {}", format_nanos(budget_ns as f64)),
                 _ => "when the run ended early".into(),
             };
             format!("{} wide after {}, {ended}", percent_against(width, wanted).0, count(point.n_repeats, "repeat"))
         }
         None if point.estimate.is_some() => "its interval has an open end".into(),
-        None => format!("there is none: {}", point.reason),
+        None => format!("it was not found: {}", point.reason),
     };
     let missed: Vec<String> = points
         .iter()
@@ -54,8 +54,8 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
         .collect();
     (!missed.is_empty()).then(|| {
         DoubtKind::SearchEndedEarly.warning(
-            format!("not as narrow as asked for, {} of the point: {}", exact_percent(wanted), missed.join("; ")),
-            "allow more time with --budget, run it on a quieter machine, or ask for less",
+            format!("wider than requested ({} of the point): {}", exact_percent(wanted), missed.join("; ")),
+            "allow more time with --budget, use a quieter machine, or request a larger width",
         )
     })
 }

@@ -1,4 +1,4 @@
-//! User time of a request at few and at many connections, which the rules on the cache and on spinning locks read.
+//! User time of a request at few and at many connections, for the rules on the cache and on spinning locks.
 
 use super::evidence::{Evidence, typical};
 use super::layout::{PossibleGain, UserTimeSaving};
@@ -49,7 +49,7 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     }
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
-    // The error is the scatter of the points, if it is larger than that of their ticks.
+    // The error is the scatter of the points, or that of their ticks if larger.
     let middle = mean(&each)?;
     let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
     let n = each.len() as f64;
@@ -78,16 +78,16 @@ pub struct UserGrowth<'a> {
     at_least_us: f64,
 }
 
-/// User time at the loads up to the cheapest, and at those above it that cost about as much as the most expensive.
+/// User time at the loads up to the cheapest, and at higher loads that cost about as much as the most expensive.
 pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGrowth<'a>> {
     let evidence = Evidence::new(run, findings);
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref()?;
     let (low_load, high_load) = (cpu.lowest_load, cpu.highest_load);
-    // Few connections have few ticks, so all loads up to the cheapest one count.
+    // Loads with few connections have few ticks, so all loads up to the cheapest one count.
     let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= low_load);
     let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
-    // The most expensive load may have one point of 0.2 s, so loads that cost about as much count, too.
+    // The most expensive load may have a single point of 0.2 s, so loads that cost about as much also count.
     let is_dear = |level: &&Level| {
         let cost = level.cpu_us_per_request.map(|cost| cost.median);
         level.load > low_load && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
@@ -101,7 +101,7 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
     Some(UserGrowth { low, high, low_load, high_load, low_us, high_us, is_at_most, is_high_at_most, at_least_us })
 }
 
-/// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
+/// A growth of user time with connections that is more than chance, on CPUs that are full at the expensive load.
 pub(super) fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let cpu = evidence.findings.connections.as_ref()?.cpu.as_ref()?;
     if !cpu.is_growth() || cpu.ratio < GROWTH_RATIO {
@@ -112,10 +112,10 @@ pub(super) fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>>
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
     let is_minor = grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us)
         || times.high_us < USER_GROWTH_RATIO * times.low_us;
-    // Starting processes as load grows costs user time.
+    // Processes that start as load grows cost user time.
     let processes = |points: &[&Point]| typical(points, names::SERVER_PROCESSES);
     let starts_some = processes(&times.low).zip(processes(&times.high)).is_some_and(|(low, high)| high > low);
-    // An expensive request is no limit while the server's CPUs are idle.
+    // An expensive request is not the limit while the server's CPUs are idle.
     (!is_chance && !is_minor && !starts_some && evidence.is_saturated(&times.high) != Some(false)).then_some(times)
 }
 

@@ -18,7 +18,7 @@ const SHORTEST_NS: u64 = 190_000_000;
 const MOST_MARKS: usize = 240;
 /// A class with fewer requests in the window gets no cost of its own.
 const FEWEST_OF_CLASS: u64 = 30;
-/// Requests that wait longer than this, and longer than they use a CPU, wait for something unmeasured.
+/// Wait above which a request waits for something unmeasured, if it also exceeds its CPU time.
 const LONG_WAIT_NS: f64 = 1e6;
 /// To compare limits, an open upper end counts as this multiple of the lower end.
 const OPEN_END: f64 = 4.0;
@@ -269,7 +269,7 @@ impl<'a> StepWindow<'a> {
     fn cpus(&self) -> LimitOrReason {
         let last = self.last().ok_or("no two readings yet")?;
         let cpus =
-            last.limits.cpus.filter(|_| last.server_ns.is_some()).ok_or("the server's processes are not seen")?;
+            last.limits.cpus.filter(|_| last.server_ns.is_some()).ok_or("the server's processes are not visible")?;
         // A thread that slept during a reading may be allowed on other CPUs.
         let is_same =
             |step: &&HeadroomStep<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
@@ -304,7 +304,7 @@ impl<'a> StepWindow<'a> {
     fn busiest_thread(&self) -> LimitOrReason {
         let Some(last) = self.last() else { return Ok(None) };
         if last.limits.busiest_thread_ns.is_none() {
-            return Err("this kernel keeps no accounts of threads, or they may not be read".into());
+            return Err("the CPU time of threads cannot be read".into());
         }
         // A reading without requests has no busiest thread.
         let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
@@ -331,7 +331,7 @@ impl<'a> StepWindow<'a> {
         if last.classes.is_empty() {
             return Err("requests are not counted".into());
         }
-        let threads = last.limits.reading_threads.ok_or("it is not measured which threads read requests")?;
+        let threads = last.limits.reading_threads.ok_or("the threads that read requests are not known")?;
         if threads < 2 || self.steps.iter().any(|step| step.after.is_shared) {
             // One thread, or several with many requests each, are event loops without such a limit.
             return Ok(None);
@@ -364,7 +364,7 @@ impl<'a> StepWindow<'a> {
         let last = &self.steps[self.steps.len().saturating_sub(full::LAST)..];
         let queued = last.iter().filter_map(|step| step.after.queue).map(|(queued, _)| queued);
         match queued.min().unwrap_or(0) {
-            0 => Err(format!("empty of {}: it fills once the server is full", grouped(most as f64))),
+            0 => Err(format!("empty (limit {}): it fills only once the server is full", grouped(most as f64))),
             queued => {
                 let high = (most as f64 / queued as f64).max(1.0);
                 let times = Range { low: 1.0, high: Some(high) };
@@ -385,8 +385,8 @@ impl<'a> StepWindow<'a> {
         let waited_ns = elapsed_ns - cpu_ns;
         (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
             format!(
-                "a request takes {}, including {} of CPU time: its other waits (other work, a backend, a lock, a \
-                 slow client) are not seen",
+                "a request takes {}, of which {} is CPU time: its other waits (other work, a backend, a lock, a slow \
+                 client) are not visible",
                 format_nanos(elapsed_ns),
                 format_nanos(cpu_ns)
             )
@@ -421,11 +421,11 @@ fn known(used: f64, most: f64, times: Range, of: Option<String>) -> Limit {
 /// At worst, all open descriptors grow with the load; at best, only one per connection.
 fn descriptors(last: &Totals) -> LimitOrReason {
     let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
-        return Err("the server's processes are not seen, or have no limit".into());
+        return Err("the server's processes are not visible, or have no limit".into());
     };
     let (open, limit, connections) = (seen.open as f64, seen.limit as f64, last.established as f64);
     if last.established == 0 {
-        return Err(format!("{} of {}, and no connection", grouped(open), grouped(limit)));
+        return Err(format!("{} of {} without any connection", grouped(open), grouped(limit)));
     }
     let others = (open - connections).max(0.0);
     let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
@@ -538,14 +538,14 @@ mod tests {
         assert!(found.unseen.is_none() && found.capacity_per_sec.unwrap().low == range.low, "{found:#?}");
         let descriptors = limit(&found, LimitKind::Descriptors);
         assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
-        assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
+        assert_eq!(why(&found, LimitKind::Backlog), "empty (limit 4,096): it fills only once the server is full");
         assert!(why(&found, LimitKind::ThreadPool).contains("too few concurrent requests"));
         for second in 0..30 {
             server.reading.limits.as_mut().unwrap().cpus = None;
             estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
         }
         let unseen = estimator.headroom().unseen.unwrap();
-        assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not seen");
+        assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not visible");
     }
 
     #[test]
@@ -585,9 +585,9 @@ mod tests {
         let found = estimator.headroom();
         assert_eq!(limit(&found, LimitKind::Backlog).times, Range { low: 1.0, high: Some(4.0) });
         for (kind, words) in [
-            (LimitKind::Cpus, "processes are not seen"),
-            (LimitKind::BusiestThread, "no accounts of threads"),
-            (LimitKind::Descriptors, "processes are not seen"),
+            (LimitKind::Cpus, "processes are not visible"),
+            (LimitKind::BusiestThread, "CPU time of threads cannot be read"),
+            (LimitKind::Descriptors, "processes are not visible"),
         ] {
             assert!(why(&found, kind).contains(words), "{found:#?}");
         }

@@ -73,7 +73,7 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
     let variation = coefficient_of_variation(rates()).unwrap_or(0.0);
     if variation < LEAST_VARIATION {
         return Err(format!(
-            "not measured: the rate hardly changed ({}/s +- {:.1} %, n = {} windows): nothing to regress on",
+            "not measured: the rate hardly changed ({}/s +- {:.1} %, n = {} windows)",
             format_si(mean(rates()).unwrap_or(0.0)),
             variation * 100.0,
             windows.len()
@@ -152,7 +152,7 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
     {
         let whose = if lines.cpus == 0 { "Of the server's" } else { "Of the machine's" };
         said.push(format!(
-            "{whose} CPUs each request more takes {} and {}.",
+            "{whose} CPUs, each additional request takes {} and {}.",
             per_request("user", &lines.user),
             per_request("kernel", &lines.kernel)
         ));
@@ -166,8 +166,8 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
     if let Some(idle) = &lines.idle {
         match idle.x_intercept.filter(|x| x.value > 0.0).and_then(|x| Some((x.value, x.interval()?))) {
             Some((rate, (low, high))) if idle.slope.value < 0.0 => said.push(format!(
-                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if the cost of a request does \
-                 not change up to there.",
+                "The line of idle time reaches zero at {}/s ({} to {}). This is the capacity if the cost of a request \
+                 does not change up to there.",
                 format_si(rate),
                 format_si(low),
                 format_si(high)

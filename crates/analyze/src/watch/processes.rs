@@ -42,13 +42,13 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
         cells
     };
     let mut note =
-        "Since the watch began. CPU time by the scheduler (- of a process that has ended: its time is the others')"
+        "Since the watch began. CPU time by the scheduler (- for a process that has ended; its time is in the last row)"
             .to_string();
     if has_requests {
-        note.push_str("; requests and bytes are counted");
+        note.push_str("; requests and bytes counted");
     }
     if has_phases {
-        note.push_str("; phases are means of the requests that were timed, CPU as it was timed");
+        note.push_str("; phases: means of the timed requests");
     }
     note.push('.');
     Some(Table {

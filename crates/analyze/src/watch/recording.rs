@@ -35,7 +35,7 @@ pub struct Sample {
     pub server_user_s: Option<f64>,
     /// The machine's CPU counters, with their time.
     pub machine: Option<(f64, CpuModes)>,
-    /// Sockets by state; absent at the begin of the watch.
+    /// Sockets by state; absent at the start of the watch.
     pub states: Option<BTreeMap<Cow<'static, str>, u64>>,
 }
 
@@ -46,10 +46,10 @@ pub struct Recording {
     pub port: u16,
     /// Size classes.
     pub classes: Vec<SizeClass>,
-    /// Samples in order of time: the begin of the watch, with all counts 0, then the readings, always including the
+    /// Samples in order of time: the start of the watch, with all counts 0, then the readings, always including the
     /// last.
     pub samples: Vec<Sample>,
-    /// The begin of the watch: counts since boot from the first reading, all others 0.
+    /// The start of the watch: counts since boot from the first reading, all others 0.
     pub(crate) first: Reading,
     pub(crate) last: Reading,
     /// Whether requests were counted.
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_watch_is_refused() {
+    fn a_file_that_is_not_a_recording_is_refused() {
         assert!(read("").unwrap_err().contains("empty"));
         assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("settings"));
         assert!(read("\u{1b}[31m\n").is_err());

@@ -41,7 +41,7 @@ pub struct Period {
     pub period_s: Estimate,
     /// Length of the mean vector of the starts' phases, 0 to 1.
     pub concentration: f64,
-    /// Probability of as regular a pattern by chance, corrected for the periods tried.
+    /// Probability that a pattern this regular occurs by chance, corrected for the tried periods.
     pub p_value: f64,
 }
 
@@ -233,8 +233,7 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
         .collect();
     if !ends.is_empty() {
         said.push(format!(
-            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the recording does \
-             not show which.",
+            "Less than {:.0} % of it came in {}: either there was no load, or the server did not answer.",
             SILENT_RATIO * 100.0,
             ends.join(" and ")
         ));
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn uncounted_time_is_no_stall() {
+    fn uncounted_time_is_not_a_stall() {
         let last = record::watch::Reading { counted_ns: Some(1), ..Default::default() };
         let recording = Recording { has_requests: true, last, ..Recording::default() };
         assert!(find(&recording).unwrap_err().contains("--detail counts"));
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_before_and_after_the_load_is_no_stall() {
+    fn silence_before_and_after_the_load_is_not_a_stall() {
         let found = find(&recording(300, 200, |second| !(50..250).contains(&second))).unwrap();
         assert!(found.stalls.is_empty(), "{:?}", found.stalls);
         assert_eq!((found.silent_before_s, found.silent_after_s), (50.0, 50.0));

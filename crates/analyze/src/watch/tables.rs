@@ -154,8 +154,7 @@ fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
     });
     Table {
         title: "Requests by size class",
-        note: "Requests, bytes and reads are counted, all of them; CPU and elapsed times are timed, of every request."
-            .into(),
+        note: "All requests, bytes and reads are counted; CPU and elapsed times of every request are timed.".into(),
         columns: vec![
             ("requests", "n"),
             ("share", "%"),
@@ -218,7 +217,7 @@ fn connecting(last: &Reading) -> Option<String> {
     let with_cpu = connects.connects_with_cpu;
     let cpu = (with_cpu > 0).then(|| format!(", {} us of CPU", mean_us(connects.connect_cpu_ns as f64, with_cpu)));
     Some(format!(
-        " Connecting: {} us from establishment to the first read, the client's delay included{} (n = {} connections).",
+        " Connecting: {} us from establishment to the first read, including the client's delay{} (n = {} connections).",
         mean_us(connects.connect_elapsed_ns as f64, connects.connects),
         cpu.unwrap_or_default(),
         connects.connects
@@ -242,8 +241,7 @@ fn pack(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Phases by the server's own functions",
         note: format!(
-            "Pack {}: of the same requests, in windows with probes, which add {:.1} us to a request; that is in both \
-             rows.",
+            "Pack {}: the same requests in windows with probes. Both rows include the probes' {:.1} us per request.",
             record::text::plain(&pack.server, 40),
             pack.request_ns / 1e3
         ),
@@ -268,8 +266,8 @@ fn demands(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
     });
     Table {
         title: "Service demands",
-        note: "Per request. CPU is exact by class and divided into user and system as the kernel divides the whole \
-               group's; disk bytes come from windows."
+        note: "Per request. CPU is exact by class, split into user and system like the whole group's; disk bytes come \
+               from windows."
             .into(),
         columns: vec![("CPU user", "us"), ("CPU system", "us"), ("disk", "B"), ("network", "B")],
         rows: rows.collect(),
@@ -293,7 +291,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
             ("CPU user", |cpu| cpu.user_ms),
             ("CPU system", |cpu| cpu.system_ms),
             ("CPU interrupts", |cpu| cpu.irq_ms),
-            ("CPU soft interrupts", |cpu| cpu.softirq_ms),
+            ("CPU softirq", |cpu| cpu.softirq_ms),
             ("CPU idle", |cpu| cpu.idle_ms),
             ("CPU waiting for disks", |cpu| cpu.iowait_ms),
             ("CPU stolen", |cpu| cpu.steal_ms),
@@ -309,7 +307,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
         for (name, bytes) in [
             ("memory available", memory.available_bytes),
             ("memory of files", memory.cached_bytes),
-            ("memory to be written", memory.dirty_bytes),
+            ("dirty memory", memory.dirty_bytes),
         ] {
             let share = bytes as f64 * 100.0 / memory.total_bytes as f64;
             let of = format_bytes(memory.total_bytes as f64);
@@ -374,7 +372,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
     if let (Some(before), Some(after)) = (&span.first.cpu, &span.last.cpu) {
         let switches = after.switches_since(before);
-        let seen = if switches.is_some() { "" } else { " (not seen of all threads)" };
+        let seen = if switches.is_some() { "" } else { " (some threads not visible)" };
         for (words, n) in [
             (format!("server: context switches{seen}"), switches),
             ("server: major faults".into(), Some(after.major_faults.saturating_sub(before.major_faults))),
@@ -475,7 +473,7 @@ fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<Table>, Opt
         ));
     }
     let table = Table {
-        title: "Sources against each other",
+        title: "Comparison of sources",
         note: "Each line compares two sources of the same figure; their difference is in the last column.".into(),
         columns: vec![("one", ""), ("other", ""), ("difference", "%")],
         rows,

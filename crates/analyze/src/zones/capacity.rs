@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 const SEED: u64 = 0x4341;
 /// Rates at which at least this share of the capacity was answered show its variation.
 const PLATEAU_RATIO: f64 = 0.9;
-/// Minimum relative width of the interval on each side: windows of a few seconds share the machine's current speed,
-/// so they agree better with each other than with a long-term rate.
+/// Minimum relative width of the interval on each side: short windows share the machine's current speed, so they agree
+/// better with each other than with a long-term rate.
 const WINDOW_ERROR: f64 = 0.03;
 
 /// `groups`: the points by rate, each with its level. `None` for a closed loop, or if no rate was answered.
@@ -36,7 +36,7 @@ pub(super) fn find(
         };
         2 * counted.iter().filter(behind).count() > counted.len()
     };
-    // A server that pauses may fall behind at one rate and keep up with a higher one.
+    // A server that pauses may fall behind at one rate and still keep up with a higher one.
     if !groups.iter().any(|(load, points)| *load > most && is_behind(points)) {
         let reason = format!("not reached: up to {} all offered requests were answered", load_words(most, sweep));
         return Some(PointFinding {
@@ -63,11 +63,11 @@ pub(super) fn find(
     let fallen = overloaded.filter_map(|level| Some((level.load, answered(level)?))).min_by(|a, b| a.1.total_cmp(&b.1));
     let reason = match fallen.filter(|(_, rate)| *rate < PLATEAU_RATIO * most) {
         Some((load, rate)) => format!(
-            "the most that it answered; offered {}, it answered only {}/s",
+            "the highest rate that it answered; offered {}, it answered only {}/s",
             load_words(load, sweep),
             format_si(rate)
         ),
-        None => "the most that it answered".into(),
+        None => "the highest rate that it answered".into(),
     };
     Some(PointFinding {
         place: PointPlace::Within,
@@ -106,7 +106,7 @@ mod tests {
     proptest::proptest! {
         /// Any answered rates, including more than offered.
         #[test]
-        fn an_estimate_lies_in_its_interval(
+        fn an_estimate_is_within_its_interval(
             answered in proptest::collection::vec((1_u32..40, 0.3..1.5_f64), 2..8),
         ) {
             let mut rates: Vec<(f64, f64)> =
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_at_one_rate_is_no_capacity() {
+    fn a_pause_at_one_rate_is_not_the_capacity() {
         let paused = [
             (15.8e3, 15.8e3),
             (16.5e3, 14.4e3),

@@ -168,7 +168,7 @@ impl BlockCurve {
                 .collect();
             let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
             let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
-            // Always drawn, so that the draws at one load do not depend on other loads.
+            // Drawn even if unused, so that the draws at one load do not depend on other loads.
             let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
             if !(left_out && drops_loads && at > 0 && at < last) {
                 loads.push(self.loads[at]);
@@ -180,8 +180,8 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
-    /// The change of `found`, as a logarithm, when each inner load is left out in turn: the root of the sum of
-    /// squares. Loads without which nothing is found are ignored.
+    /// The change of `found`, as a logarithm, when each inner load is left out in turn: the root of the sum of squares.
+    /// Loads without which there is no knee are ignored.
     pub fn change_without_a_load(&self, found: f64, find: impl Fn(&BlockCurve) -> Option<Crossing>) -> f64 {
         let without = |left_out: usize| {
             let mut curve = self.clone();

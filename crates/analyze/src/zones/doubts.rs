@@ -19,8 +19,8 @@ pub(super) fn of_sweep(
     if repeats < 2 {
         found.push(DoubtKind::TooFewSamples.warning(
             format!(
-                "{which}: every load was measured once, so the intervals hold the spacing of the loads only, not \
-                     the noise"
+                "{which}: every load was measured once, so the intervals include the spacing of the loads, but not the \
+                     noise"
             ),
             "allow more time with --budget, or more repeats with --repeats",
         ));
@@ -31,7 +31,7 @@ pub(super) fn of_sweep(
         let more = if inconsistent.len() > 4 { ", ..." } else { "" };
         found.push(DoubtKind::SourcesDisagree.note(
             format!(
-                "{which}: trials of the same load disagreed whether it failed ({}{more}); the interval is wider for it",
+                "{which}: trials of the same load disagreed whether it failed ({}{more}), which widens the interval",
                 loads.join(", ")
             ),
             "run on a quieter machine, or allow more time with --budget",
@@ -39,7 +39,7 @@ pub(super) fn of_sweep(
     }
     if let (Some(_), None) = (yield_point.estimate, yield_point.high) {
         found.push(DoubtKind::SearchEndedEarly.warning(
-            format!("{which}: the yield point's interval is not bounded above by the loads measured"),
+            format!("{which}: the measured loads do not bound the yield point's interval above"),
             "raise --max-connections, or allow more time with --budget",
         ));
     }
@@ -47,8 +47,8 @@ pub(super) fn of_sweep(
     if disturbed > 0 && disturbed as f64 >= DISTURBED_RATIO * all as f64 {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{which}: {disturbed} of {all} points were disturbed by other work, so the truth may lie outside of \
-                 the intervals: they hold what this machine gave meanwhile"
+                "{which}: other work disturbed {disturbed} of {all} points, so the intervals may not contain the \
+                 values of a quiet machine"
             ),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
@@ -60,8 +60,8 @@ pub(super) fn of_sweep(
     {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{which}: other work took much of the server's CPUs ({} busy at {}), so whether the server itself \
-                 would have saturated them is not known",
+                "{which}: other work took much of the server's CPUs ({} busy at {}); whether the server alone would \
+                 saturate them is not known",
                 level.cpus_busy_ratio.map_or("not measured how".into(), |busy| percent(busy.median)),
                 load_words(level.load, sweep)
             ),

@@ -10,7 +10,8 @@ use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A larger share of connections without a response byte is a failure, because the 99th percentile is not served.
+/// A larger share of connections without a response byte is a failure, because the 99th percentile then has no
+/// response.
 const SILENT_RATIO: f64 = 0.01;
 /// A backlog of more than this many standard deviations of the number in flight is certain; up to the next constant
 /// it may be chance.
@@ -164,7 +165,7 @@ struct Shortfall {
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
-    // By Little's law. The number in flight of a server that keeps up varies by at least its square root.
+    // By Little's law. If the server keeps up, the number in flight still varies by at least its square root.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
     let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
     let lacking = (offered_per_sec - answered_per_sec) * seconds;

@@ -73,8 +73,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let polls = groups.iter().any(|(_, points)| points.iter().any(|point| super::polling::polls(point)));
     let mut yield_point = match sweep {
         Sweep::Rate if polls => {
-            let why = "the server polls: its CPUs are as busy at the lowest load, and the open loop's yield point is \
-                       their saturation";
+            let why = "the server polls: its CPUs are as busy at the lowest load, so their saturation shows no yield \
+                       point";
             PointFinding::none(criteria, 0, why)
         }
         Sweep::Rate => {
@@ -85,7 +85,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     };
     let from = bracket.upper.filter(|_| bracket.lower.is_none() || yield_point.estimate >= bracket.upper);
     if let (Some(upper), Some(_)) = (from, yield_point.estimate) {
-        let reason = format!("failure began at {} before elastic ended", load_words(upper, sweep));
+        let reason = format!("failure began at {}, before the elastic zone ended", load_words(upper, sweep));
         yield_point = PointFinding { low: bracket.lower, ..PointFinding::none(criteria, 0, reason) };
     }
     if let (Sweep::Rate, Some(estimate), Some(held)) = (sweep, yield_point.estimate, bracket.lower)
@@ -251,7 +251,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
             let cause =
                 super::first_beyond(levels, load).filter(|_| !polls).map(|level| saturation_words(level, criteria));
             let cause = cause.unwrap_or_default();
-            format!("the line through the low loads meets the plateau there{cause}")
+            format!("the line through the low loads meets the plateau{cause}")
         }
         Some(Crossing::Below) => format!(
             "already at {} doubling the connections raises throughput by less than {limit}",
@@ -260,7 +260,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         Some(Crossing::Beyond) => {
             format!("not reached up to {}: throughput still follows load", load_words(highest, Sweep::Connections))
         }
-        None => "the loads measured span less than a doubling".into(),
+        None => "the measured loads span less than a doubling".into(),
     };
     point
 }
@@ -268,12 +268,12 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
 fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     match level.full(criteria.saturation_ratio) {
         Some(FullResource::Quota(used)) => {
-            format!("; the server uses {} of its limit of CPU time", percent(used.min(1.0)))
+            format!("; the server uses {} of its CPU time limit", percent(used.min(1.0)))
         }
         Some(FullResource::Cpus(busy)) => format!("; the server's CPUs are {} busy", percent(busy)),
         Some(FullResource::Thread(used)) => format!("; the server's busiest thread uses {} of a CPU", percent(used)),
         Some(FullResource::CrowdedCpus(busy)) => {
-            format!("; the server's CPUs are {} busy, much of it with other work", percent(busy))
+            format!("; the server's CPUs are {} busy, largely with other work", percent(busy))
         }
         None if level.cpus_busy_ratio.is_none() && level.busiest_thread_cpus.is_none() => {
             "; the server's CPU was not measured".into()
@@ -295,7 +295,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
         return PointFinding::none(
             criteria,
             0,
-            "the server's CPU was not measured, and the open loop's yield point is its saturation",
+            "the server's CPU was not measured, so its saturation, the open loop's yield point, is not known",
         );
     };
     let threshold = criteria.saturation_ratio;
@@ -313,7 +313,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     };
     if let Some(from) = crowded_from {
         let reason = format!(
-            "unknown: from {} on the server's CPUs were {limit} busy, but much of it was other work",
+            "unknown: from {} on the server's CPUs were {limit} busy, but largely with other work",
             load_words(from, Sweep::Rate)
         );
         return PointFinding::none(criteria, busy.repeats, reason);
@@ -359,16 +359,15 @@ fn efficiency_point(
     let shown = rises.reduce(f64::max);
     if point.estimate.is_some() && shown.is_none_or(|ratio| ratio < rise) {
         let reason = format!(
-            "unknown: compared within repeats, the CPU time of a request rises by {limit}, but the medians over \
-             repeats do not show it"
+            "unknown: the CPU time of a request rises by {limit} within repeats, but the medians over repeats do not \
+             show it"
         );
         return PointFinding::none(criteria, curve.repeats, reason);
     }
     point.reason = match found {
         Some(Crossing::At(_)) => format!("the CPU time of a request is {limit} above its lowest"),
         _ => format!(
-            "not reached up to {}: compared within repeats the CPU time of a request stays within {limit} of its \
-             lowest",
+            "not reached up to {}: within repeats, the CPU time of a request stays within {limit} of its lowest",
             load_words(highest, sweep)
         ),
     };
@@ -409,7 +408,7 @@ fn failure_point(
                 point.place = PointPlace::Beyond;
                 format!("not reached up to {}", load_words(lower, sweep))
             } else {
-                let why = if some.is_empty() { "above it no trial was long enough to tell".into() } else { some };
+                let why = if some.is_empty() { "above it, no trial was long enough to tell".into() } else { some };
                 format!("not known: {} held; {why}", load_words(lower, sweep))
             };
         }
@@ -491,7 +490,7 @@ fn growth(answered: &[LoadGroup<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
     let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;
     let low = known[lowest].level;
-    // Only loads that a repeat has in common are compared.
+    // Compares only loads of the same repeat.
     let times = |at: usize| match known[at].level.load {
         load if load == low.load => Some(1.0),
         load => paired(answered, low.load, load, cpu_us),

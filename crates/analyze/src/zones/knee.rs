@@ -160,7 +160,7 @@ fn solved(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
 /// The knee of a throughput that is known for any number of connections; `None` if there is none up to a few million.
 pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Option<f64> {
     const MOST: f64 = 4e6;
-    /// Half doublings after the end of the gain, up to five times the knee.
+    /// Steps of sqrt 2 after the end of the gain, up to five times the knee.
     const BEYOND: usize = 5;
     let (mut loads, mut levels): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut ends = usize::MAX;

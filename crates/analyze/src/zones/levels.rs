@@ -36,7 +36,7 @@ pub fn counted_at<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     counted(&points.iter().filter(is_full).copied().collect::<Vec<_>>())
 }
 
-/// Reduces a figure of several points of a load to one number; nothing else does this.
+/// Reduces a figure of several points of a load to one number. All outputs use this function.
 pub fn reduced(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Spread> {
     spread(&counted_at(points), value)
 }

@@ -89,7 +89,7 @@ impl Unloading {
         let unit = Sweep::Connections;
         if let Some((load, change)) = self.unsure() {
             return format!(
-                "On the way down the server gave {} of what it gave on the way up with {}{}: {}.",
+                "On the way down, throughput with {1} was {0} of that on the way up{2}: {3}.",
                 percent(change.ratio.value),
                 load_words(load, unit),
                 range_words(&change),
@@ -102,14 +102,13 @@ impl Unloading {
         let Some((load, change)) = lowest_apart.or(self.widest()) else {
             let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
             let Some(n) = compared.iter().map(|change| change.ratio.n).max() else {
-                return "The way down could not be compared with the way up: no load held on the way up and was \
-                        measured on both."
+                return "The way down could not be compared: no load held on the way up and was measured on both ways."
                     .into();
             };
             let furthest = compared.iter().map(|change| (change.ratio.value - 1.0).abs()).fold(0.0, f64::max);
             return format!(
-                "On the way down the server lay on its loading curve at every load that held on the way up (medians \
-                 within {}, n = {n}).",
+                "On the way down, throughput was the same at every load that held on the way up (medians within {}, n \
+                 = {n}).",
                 percent(furthest)
             );
         };
@@ -118,15 +117,15 @@ impl Unloading {
         if self.never_back {
             return format!(
                 "The server came down once and does not recover even at {lowest}: the recovery point was not reached. \
-                 With {} it gave {} of what it gave before{range}, on every way up and down since. Its zones are those \
-                 of the server that is down.",
+                 With {0} its throughput was {1} of that before{range}, on every way up and down since. Its zones are \
+                 those of the broken-down server.",
                 load_words(load, unit),
                 percent(change.ratio.value)
             );
         }
         let back = match &self.recovery_point {
             found @ PointFinding { estimate: Some(_), held: Some(held), failed: Some(failed), .. } => format!(
-                "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}",
+                "It had recovered at {}, but not at {}: the recovery point is about {}",
                 load_words(*held, unit),
                 units::grouped(*failed),
                 crate::zones::estimate_words(found, unit).unwrap_or_default()
@@ -134,7 +133,7 @@ impl Unloading {
             _ => format!("It does not recover even at {lowest}: the recovery point was not reached"),
         };
         format!(
-            "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}.",
+            "On the way down, throughput with {1} was {0} of that on the way up{range}. {back}.",
             percent(change.ratio.value),
             load_words(load, unit)
         )
@@ -196,11 +195,10 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     let mut found = Unloading { levels, recovery_point, never_back, repeats: repeats as u64, doubts };
     if let Some((load, change)) = found.unsure() {
         let why = why_unsure(&change);
-        (found.recovery_point.place, found.recovery_point.reason) =
-            (PointPlace::Unknown, format!("cannot be told: {why}"));
+        (found.recovery_point.place, found.recovery_point.reason) = (PointPlace::Unknown, format!("not known: {why}"));
         if repeats >= LEAST_REPEATS {
             let what = format!(
-                "the way down gave {} of the way up with {}{}: {why}",
+                "throughput with {1} was {0} of that on the way up{2}: {why}",
                 percent(change.ratio.value),
                 load_words(load, Sweep::Connections),
                 range_words(&change)
@@ -333,7 +331,7 @@ fn recovery_point(
     criteria: &Criteria,
 ) -> PointFinding {
     let Some(highest) = levels.iter().rfind(|level| level.is_apart).map(|level| level.load) else {
-        let reason = "the way down did not leave the loading curve";
+        let reason = "throughput was the same on the way down";
         return PointFinding { place: PointPlace::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
     // Both ways meet again at loads at which the server fails.
@@ -341,7 +339,7 @@ fn recovery_point(
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {
         (Some(back), Some(off)) => format!(
-            "back on the loading curve at {}, not yet at {}",
+            "recovered at {}, not yet at {}",
             load_words(back, Sweep::Connections),
             load_words(off, Sweep::Connections)
         ),
@@ -354,7 +352,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
     let mut found = Vec::new();
     if repeats < LEAST_REPEATS {
         found.push(DoubtKind::TooFewSamples.warning(
-            format!("the way down was measured {repeats} times, too few to show whether it differs from the way up"),
+            format!("the way down was measured only {repeats} times, too few to compare it with the way up"),
             "allow more time with --budget, or fewer loads with --max-connections",
         ));
     }
@@ -363,8 +361,8 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
     if disturbed as f64 >= DISTURBED_RATIO * all as f64 && disturbed > 0 {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference \
-                     may be its doing"
+                "other work disturbed {disturbed} of {all} points of the ways up and down, and may have caused a \
+                     difference"
             ),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));

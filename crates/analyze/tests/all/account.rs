@@ -12,7 +12,7 @@ fn ns(threads: f64) -> u64 {
     (threads * WINDOW_NS as f64) as u64
 }
 
-/// Threads of one name: numbers of those that run, are ready while other work has the CPU, and are blocked.
+/// Threads of one name: the numbers that run, that are ready while other work has the CPU, and that are blocked.
 pub fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, &str, f64)]) -> ThreadGroup {
     let wait = |(kind, call, object, threads): &(WaitKind, &str, &str, f64)| Wait {
         kind: *kind,
@@ -100,7 +100,7 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
 
 #[test]
 fn one_thread_that_sleeps_in_few_requests_is_a_full_pool_and_one_that_works_by_a_timer_is_not() {
-    // An event loop that sleeps 40 ms in one of 50 requests, beside a thread that looks at a clock.
+    // An event loop that sleeps 40 ms in one of 50 requests, and a thread that reads a clock.
     let of = |sleeper_runs: f64| {
         rules(move |point, load, rate| {
             let asleep = if load < 2.0 { 0.4 } else { 0.98 - sleeper_runs };
@@ -261,7 +261,7 @@ fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguis
         keep(point, vec![event_loop()], vec![backend(4, load.min(4.0) * 0.97, rate)]);
     });
     assert_eq!(found, ["backend-pool"], "{because}");
-    assert!(because.contains("3.9 of its 4 connections had a call under way"), "{because}");
+    assert!(because.contains("3.9 of its 4 connections had a call in progress"), "{because}");
     // Synchronous workers, each of which waits for its own connection.
     let (found, because) = rules(|point, load, rate| {
         let busy = load.min(8.0) * 0.97;
@@ -329,7 +329,7 @@ fn other_work_on_the_servers_cpu_is_always_named() {
         );
     });
     assert_eq!(found, ["neighbour"], "{because}");
-    assert!(because.contains("80 % of it ready to run while something else had the CPU"), "{because}");
+    assert!(because.contains("for 80 % of it they were ready to run while something else had the CPU"), "{because}");
 }
 
 #[test]

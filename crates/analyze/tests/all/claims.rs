@@ -61,7 +61,7 @@ fn errors_are_a_share_of_answers() {
 }
 
 #[test]
-fn a_nearly_full_table_with_other_failures_is_no_cause() {
+fn a_nearly_full_table_with_other_failures_is_not_a_cause() {
     let nearly = |point: &mut Point| {
         set(point, names::SERVER_DESCRIPTORS, if point.connections == 128 { 0.985 } else { 0.5 }, 1010);
         set(point, names::ACCEPT_QUEUE_MAX, 0.0, 10);
@@ -358,7 +358,7 @@ fn a_changing_server_is_not_reported_as_machine_drift() {
         (verdict.sentences.join(" "), doubt)
     };
     let (sentences, doubt) = said([100.0, 60.0, 50.0, 40.0], [1.0, 1.01, 0.99, 1.0]);
-    assert!(doubt.contains("while the machine's arithmetic took as long"), "{doubt}");
+    assert!(doubt.contains("while the machine's arithmetic speed did not"), "{doubt}");
     assert!(sentences.contains("the server changed, or memory"), "{sentences}");
     let (sentences, doubt) = said([100.0, 80.0, 75.0, 70.0], [1.0, 0.8, 0.75, 0.7]);
     assert!(doubt.contains("the machine's speed varied by"), "{doubt}");

@@ -203,5 +203,5 @@ fn the_first_sentence_is_the_answer() {
     assert!(open.starts_with("Could not tell whether B is worse than A by more than 5 %: throughput -"), "{open}");
     assert!(open.contains(" would have been found in ") && open.contains("; repeat "), "{open}");
     let apart = first(SHARED, 1.0, 4, false);
-    assert!(apart.contains("; measure both in turn, where drift cancels: find --compare-with."), "{apart}");
+    assert!(apart.contains("; measure both in turn, so that drift cancels: find --compare-with."), "{apart}");
 }

@@ -178,7 +178,7 @@ fn a_load_at_which_one_run_sent_no_request_is_reported() {
         assert!(
             found
                 .doubts
-                .contains(&format!("{words} at 8 connections, and the other run did: nothing is compared there")),
+                .contains(&format!("{words} at 8 connections, and the other run did, so this load is not compared")),
             "{found:#?}"
         );
         assert_eq!(found.unmatched, 0, "both runs have this load");
@@ -241,7 +241,7 @@ fn untestable_figures_are_reported() {
     assert!(found.figures.iter().all(|found| found.outcome == Outcome::Untested));
     assert!(found.doubts.iter().any(|doubt| doubt.contains("nothing could be tested")));
     assert_eq!(found.conclusion, Conclusion::CouldNotTell);
-    assert_eq!(compare::headline(&found), "Could not tell: nothing could be tested.");
+    assert_eq!(compare::headline(&found), "Could not tell: no figure could be tested.");
     let mut other = run(&steady(), 3, 1);
     for point in &mut other.points {
         point.connections += 10_000;
@@ -270,7 +270,7 @@ fn a_baseline_from_a_machine_with_other_cpus_raises_a_doubt_that_names_the_diffe
     let (a, b) = (with_quota(None), with_quota(Some(0.5)));
     assert_eq!(
         compare::runs(&a, &b, 0.05).unwrap().doubts,
-        ["the runs come from different machines, kernels or CPUs: the server's limit of CPU time none (A) against \
+        ["the runs come from different machines, kernels or CPUs: the server's CPU time limit none (A) against \
              0.5 CPUs (B); these may explain the difference"]
     );
     for (change, wanted) in [

@@ -44,8 +44,8 @@ fn the_open_loop_has_no_yield_point_where_other_work_filled_the_cpus() {
         "{:?}",
         open.yield_point
     );
-    assert!(open.yield_point.reason.contains("much of it was other work"), "{}", open.yield_point.reason);
-    let doubt = open.doubts.iter().find(|doubt| doubt.what.contains("would have saturated them")).expect("a doubt");
+    assert!(open.yield_point.reason.contains("largely with other work"), "{}", open.yield_point.reason);
+    let doubt = open.doubts.iter().find(|doubt| doubt.what.contains("would saturate them")).expect("a doubt");
     assert_eq!((doubt.kind, doubt.severity), (DoubtKind::NoisyNeighbour, Severity::Warning));
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &points);
@@ -104,7 +104,7 @@ fn the_closed_loop_says_whose_work_filled_the_cpus() {
         zones::find(&bench.points, &Criteria::default()).connections.unwrap()
     };
     let crowded = swept(&filled(0.8));
-    assert!(crowded.yield_point.reason.ends_with("97 % busy, much of it with other work"), "{:?}", crowded.yield_point);
+    assert!(crowded.yield_point.reason.ends_with("97 % busy, largely with other work"), "{:?}", crowded.yield_point);
     assert!(crowded.levels.iter().all(|level| level.crowded));
     let own = swept(&filled(0.1));
     assert!(own.yield_point.reason.ends_with("97 % busy"), "{:?}", own.yield_point);

@@ -54,7 +54,7 @@ fn a_server_without_coherency_cost_stays_at_its_bound() {
 }
 
 #[test]
-fn one_load_is_not_fitted_and_two_tell_no_coherency() {
+fn one_load_is_not_fitted_and_two_show_no_coherency() {
     assert_eq!(usl::fit(&SPECSDM91[..1]), None);
     assert_eq!(usl::fit(&SPECSDM91[..2]).map(|fit| fit.beta), Some(0.0));
     assert_eq!(usl::fit(&[(8.0, 1.0); 9]), None);

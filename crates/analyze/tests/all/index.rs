@@ -64,7 +64,7 @@ fn each_run_is_compared_with_the_previous_one_of_its_scenario() {
     assert_eq!(before.worse.len(), compared.regressions().count());
     assert_eq!(before.doubts, compared.doubts);
     let words = before.summary();
-    assert!(words.starts_with("worse: ") && words.ends_with(" of the run before"), "{words}");
+    assert!(words.starts_with("worse: ") && words.ends_with(" of the previous run"), "{words}");
     let ratio = before.worse[0].ratio.value;
     assert!(
         before.worse.iter().all(|one| one.ratio.value.ln().abs() <= ratio.ln().abs()),

@@ -107,7 +107,7 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
     }
     let grows = both(&Server { path: 2e-3, doubles_at: 400.0, ..quiet() }, 3).validation.expect("fitted");
     assert!(grows.numbers.iter().any(|number| !number.passes()), "a cost that grows beyond cannot be seen below");
-    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads show")), "{:?}", grows.doubts);
+    assert!(grows.doubts.iter().any(|doubt| doubt.contains("compared with the fit")), "{:?}", grows.doubts);
 }
 
 /// A run with requests of two classes, which cost 10 and 100 us, in these shares.
@@ -260,15 +260,15 @@ fn another_mix_is_predicted_from_runs_with_different_mixes() {
         let why = ask(runs, shares).unwrap_err().to_string();
         assert!(why.contains(words), "{why}");
     };
-    refused(&runs[..1], &[("1", 0.5), ("2", 0.5)], "needs 2 runs with different mixes, and 1 was given");
-    refused(&[mixed(0.2), mixed(0.2)], &[("1", 0.5), ("2", 0.5)], "too much alike");
+    refused(&runs[..1], &[("1", 0.5), ("2", 0.5)], "needs 2 runs with different mixes (given: 1)");
+    refused(&[mixed(0.2), mixed(0.2)], &[("1", 0.5), ("2", 0.5)], "too similar");
     refused(
         &runs,
         &[("small", 1.0)],
         "'small' is not a class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'",
     );
     refused(&runs, &[("1", 0.5)], "the shares of --class-shares add up to 50.0 %");
-    refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with classes");
+    refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with the same classes");
 }
 
 /// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own, and the rest elsewhere.
@@ -344,14 +344,14 @@ fn a_cheaper_layer_or_function_reduces_the_cost_by_its_share() {
     };
     refused(
         &run,
-        "'nowhere' is no layer (user, system-call, tcp, ip, ethernet, driver, other, unattributed), and none of",
+        "'nowhere' is neither a layer (user, system-call, tcp, ip, ethernet, driver, other, unattributed) nor one of",
     );
     refused(&run, "(parse and others)");
-    refused(&measured(&server, &LOADS, 2), "have no layers");
+    refused(&measured(&server, &LOADS, 2), "needs profiled layers");
     let twice = WhatIf { cheaper: vec![("TCP".into(), 0.1), ("tcp".into(), 0.1)], ..WhatIf::default() };
     assert!(predict::what_if::check(&twice).unwrap_err().to_string().contains("twice"));
     let most = WhatIf { cheaper: vec![("tcp".into(), 1.5)], ..WhatIf::default() };
-    assert!(predict::what_if::check(&most).unwrap_err().to_string().contains("up to 100 %"));
+    assert!(predict::what_if::check(&most).unwrap_err().to_string().contains("at most 100 %"));
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn the_measured_nginx_sweep_is_modelled_with_a_doubt_about_its_short_path() {
     let rate = value(&prediction, "throughput");
     assert!((55_000.0..85_000.0).contains(&rate), "{rate}");
     let doubt = prediction.extrapolation.unwrap().doubt.unwrap();
-    assert!(doubt.contains("up to half the yield point"), "{doubt}");
+    assert!(doubt.contains("at most half the yield point"), "{doubt}");
 }
 
 /// Medians that `find` printed for nginx with one worker on 2026-11-21: connections, requests per
@@ -465,7 +465,7 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
     within(value(&prediction, "yield point"), 2.6, 0.25);
     // The yield point is at 3 connections, so nothing can be fitted below half of it, which is reported.
     assert!(
-        prediction.doubts.iter().any(|doubt| doubt.contains("up to half the yield point")),
+        prediction.doubts.iter().any(|doubt| doubt.contains("at most half the yield point")),
         "{:?}",
         prediction.doubts
     );
@@ -510,17 +510,17 @@ fn unsuitable_runs_are_refused_in_one_sentence() {
     for point in &mut blind {
         point.figures.0.retain(|name, _| !name.starts_with("server."));
     }
-    assert!(said(blind).contains("without watching the server's CPU"));
+    assert!(said(blind).contains("did not watch the server's CPU"));
     let mut negative = all(&LOADS);
     negative[4].figures.set(names::SERVER_CPU, Figure::new(-3.0, "us", 1, Origin::Counted));
-    assert!(said(negative).contains("point 004 of runs/test says server.cpu_us_per_request = -3"));
+    assert!(said(negative).contains("point 004 of runs/test has server.cpu_us_per_request = -3"));
     // Throughput without any law: every second load at a tenth of the speed.
     let mut wild = all(&LOADS);
     for point in wild.iter_mut().filter(|point| point.connections.trailing_zeros() % 2 == 1) {
         let rate = point.value(names::THROUGHPUT).unwrap() / 10.0;
         point.figures.set(names::THROUGHPUT, Figure::new(rate, "1/s", 1, Origin::Counted));
     }
-    assert!(said(wild).contains("no model passed its check"));
+    assert!(said(wild).contains("no model passed the check"));
     let mut open = Bench::new(quiet(), 3);
     for rate in [10e3, 20e3, 30e3] {
         open.open(rate, 0, 1_000_000_000);

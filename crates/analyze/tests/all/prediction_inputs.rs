@@ -32,7 +32,7 @@ fn a_cpu_limit_is_raised_with_the_requested_cpus() {
     for cpus in [1.0, 2.0, 4.0] {
         let found = asked(&run, Question { cpus: Some(cpus), ..Question::default() });
         within(value(&found, "capacity"), cpus * 1e4, 0.05);
-        let words = format!("limit of CPU time, 0.5 CPUs, is raised to {cpus}");
+        let words = format!("CPU time limit of 0.5 CPUs is raised to {cpus}");
         assert!(found.answer.assumptions.iter().any(|assumed| assumed.contains(&words)), "{:?}", found.answer);
     }
     // The queue of an open loop is also that of half a CPU: it grows without limit towards 5,000 per second.
@@ -183,7 +183,7 @@ fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
     let found = asked(&run, Question { connections: Some(10.0), delay_s: 40e-3, ..Question::default() });
     within(value(&found, "throughput"), longer.throughput(100.0), 0.04);
     let words = refused(&[run, pipelined(&quiet(), 1)], &Question::default());
-    assert!(words.contains("10 requests in flight on a connection") && words.contains("1"), "{words}");
+    assert!(words.contains("10 requests in flight per connection") && words.contains("1"), "{words}");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn the_open_loop_tail_combines_requests_and_waiting() {
         set(point, names::RESPONSE_P99, 20e3);
     }
     let doubts = asked(&run, Question::default()).doubts;
-    assert!(doubts.iter().any(|words| words.contains("p99 of 3 of 3 open-loop loads")), "{doubts:?}");
+    assert!(doubts.iter().any(|words| words.contains("at 3 of 3 open-loop loads, the predicted p99")), "{doubts:?}");
 }
 
 #[test]

@@ -127,8 +127,8 @@ fn sleepers() -> Truth {
 
 #[test]
 fn sleeping_workers_that_were_never_all_busy_give_a_bounded_capacity() {
-    // The true demand, and two demands that fall steeply while the CPUs hardly work, for which the models once
-    // predicted free requests.
+    // The true demand, and two demands that fall steeply while the CPUs hardly work, for which models predicted
+    // requests that cost nothing.
     for falls in [0.0, 0.3, 0.9] {
         let mut run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[], 1);
         for point in &mut run.points {
@@ -146,17 +146,17 @@ fn sleeping_workers_that_were_never_all_busy_give_a_bounded_capacity() {
         assert!(found.model.cpu_capacity_per_sec(0.0) <= 4.0 * 2.0 / lowest, "{:?}", found.model);
         assert!(found.doubts.iter().any(|doubt| doubt.contains("the knee was not measured")), "{:?}", found.doubts);
         let assumed = &found.answer.assumptions;
-        assert!(assumed.iter().any(|words| words.contains("cannot be seen below their knee")), "{assumed:?}");
+        assert!(assumed.iter().any(|words| words.contains("are not visible below their knee")), "{assumed:?}");
         if let Some(low) = found.extrapolation {
             assert!(low.yield_connections.is_none(), "no yield point was measured");
-            let says_so = low.doubt.is_some_and(|doubt| doubt.contains("no load beyond checks the model"));
+            let says_so = low.doubt.is_some_and(|doubt| doubt.contains("no higher load checks the model"));
             assert_eq!(says_so, low.levels >= 3 && low.beyond.is_empty());
         }
     }
 }
 
 #[test]
-fn a_server_with_an_always_busy_cpu_is_not_predicted_free_requests() {
+fn requests_on_an_always_busy_cpu_are_not_predicted_to_cost_nothing() {
     let mut run = sleepers().run(&[1, 2, 4, 8, 16], &[], 5);
     for point in &mut run.points {
         let cost = 1.6 / point.value(names::THROUGHPUT).unwrap() * 1e6;
@@ -180,7 +180,7 @@ fn a_rate_at_which_the_run_failed_is_not_predicted_to_hold() {
     assert!((3800.0..4200.0).contains(&capacity), "{capacity}");
     assert!(found.answer.bottleneck.contains("other than the CPU"), "{}", found.answer.bottleneck);
     let p50 = found.answer.numbers.iter().find(|number| number.name == "response p50").unwrap();
-    assert!(p50.not_predicted.as_ref().unwrap().contains("the run itself failed at 4200/s"), "{p50:?}");
+    assert!(p50.not_predicted.as_ref().unwrap().contains("the run failed at 4200/s"), "{p50:?}");
     let open: Vec<f64> = found.open_points.iter().filter_map(|point| point.load).collect();
     for rate in [500.0, 3000.0, 5000.0] {
         assert!(open.contains(&rate), "every open-loop load is checked: {open:?}");
@@ -205,7 +205,7 @@ fn a_limit_other_than_cpu_is_the_capacity_if_its_knee_was_measured() {
         let far = found.what_ifs[0].answer.as_ref().unwrap();
         let rate = far.numbers.iter().find(|number| number.name == "throughput").unwrap().estimate.unwrap().value;
         assert!((rate / truth.capacity() - 1.0).abs() < 0.05, "{rate} of {truth:?}");
-        assert!(far.assumptions.iter().any(|words| words.contains("is not the CPU's")), "{far:?}");
+        assert!(far.assumptions.iter().any(|words| words.contains("is not a CPU limit")), "{far:?}");
     }
 }
 
@@ -255,7 +255,7 @@ fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) 
         let number = found.answer.numbers.iter().find(|number| number.name == name);
         let Some(rate) = number.and_then(|number| Some(number.estimate?.value)) else { continue };
         assert!(rate <= 10.1 * highest, "{name} {rate} of {truth:?}, measured {highest}");
-        // A falling demand may continue to fall slightly, but a constant one may not.
+        // A falling demand may continue to fall slightly; a constant one may not.
         assert!(rate <= 1.25 * cpu, "{name} {rate} of {truth:?}: {:?}", found.model);
         let is_law = found.model.form == Form::Usl;
         let error = (rate / truth.capacity() - 1.0).abs();
@@ -326,7 +326,7 @@ fn workers_fewer_than_the_cpus_keep_no_more_of_them_busy() {
 }
 
 #[test]
-fn a_thread_per_connection_is_no_limit_with_few_connections() {
+fn a_thread_per_connection_is_not_a_limit_with_few_connections() {
     let mut run = on_sixteen_cpus(16, &[1, 2, 3, 4], "/usr/bin/server", |point| (1.0 / point.connections as f64, 1.0));
     // On a short path, each loop is busy.
     for point in &mut run.points {

@@ -56,7 +56,7 @@ fn a_price_is_found_with_its_size_and_the_commands_own_usage() {
     assert!((own.value - 0.0525).abs() < 1e-9 && own.n == 6, "{own:?}");
     assert!(own.low.unwrap() > 0.05 && own.high.unwrap() > own.value, "{own:?}");
     let words = compare::price_words(&price, &comparison);
-    assert!(words.starts_with("With it the server costs ") && words.contains("% more CPU per request ("), "{words}");
+    assert!(words.starts_with("With it, the server costs ") && words.contains("% more CPU per request ("), "{words}");
     assert!(words.contains("in 6 rounds from 1 to 64 connections"), "{words}");
     assert!(words.contains("The command itself used 5.25 % of a CPU") && words.contains("of memory"), "{words}");
 }

@@ -378,7 +378,7 @@ fn other_work_reduces_precision_but_not_accuracy() {
                 let slack = if sweep.sweep == record::Sweep::Rate { 0.02 } else { 0.0 };
                 let is_within = point.low.is_some_and(|low| low <= truth * (1.0 + slack))
                     && point.high.is_none_or(|high| high >= truth * (1.0 - slack));
-                let is_doubted = sweep.doubts.iter().any(|doubt| doubt.what.contains("the truth may lie outside"));
+                let is_doubted = sweep.doubts.iter().any(|doubt| doubt.what.contains("the intervals may not contain"));
                 unsure += usize::from(is_doubted);
                 if !is_within && !is_doubted {
                     untrue += 1;

@@ -64,7 +64,7 @@ fn intervals_become_as_narrow_as_requested_and_still_contain_the_truth() {
             usize::from(closed.low.unwrap() <= server.true_yield() && server.true_yield() <= closed.high.unwrap());
         assert!(said.iter().any(|line| line.starts_with("yield point ") && line.contains("wide after")), "{said:?}");
         let verdict = judged(&bench.points, &plan);
-        assert!(verdict.sentences.iter().any(|line| line.starts_with("As narrow as asked for (8 %)")), "{verdict:#?}");
+        assert!(verdict.sentences.iter().any(|line| line.starts_with("As narrow as requested (8 %)")), "{verdict:#?}");
     }
     assert!(4 * covered >= 3 * seeds as usize, "{covered} of {seeds}");
 }
@@ -75,9 +75,9 @@ fn an_unreachable_precision_ends_at_the_time_limit_with_a_doubt() {
     let plan = wanted(0.05, 120);
     let (bench, said) = searched(&server, &plan, 1);
     assert!(bench.elapsed_ns < 123_000_000_000, "{} s", bench.elapsed_ns / 1_000_000_000);
-    assert!(said.iter().any(|line| line.contains("5 % wanted")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("requested 5 %")), "{said:?}");
     let verdict = judged(&bench.points, &plan);
-    let doubt = verdict.doubts.iter().find(|doubt| doubt.what.contains("not as narrow as asked for"));
+    let doubt = verdict.doubts.iter().find(|doubt| doubt.what.contains("wider than requested"));
     let doubt = doubt.unwrap_or_else(|| panic!("{verdict:#?}"));
     assert!(doubt.kind == DoubtKind::SearchEndedEarly && doubt.what.contains("time limit of"), "{doubt:?}");
 }

@@ -2,7 +2,7 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "affinity",
-    cause: "the server may run on some of the machine's CPUs only",
+    cause: "the server may run on only some of the machine's CPUs",
     evidence: "`server.cpus`, the machine's CPUs, `server.cpu_busy_ratio`, `machine.cpu_idle_ratio`",
     threshold: "fewer CPUs than the machine has, not chosen by straingauge and full of the server's own work, \
                 while at least a quarter of a CPU is idle elsewhere",
@@ -21,7 +21,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let record = &evidence.run.record;
     let machine = record.machine.cpus as f64;
     let given = record.scenario.server().map_or(&[][..], |server| &server.cpus);
-    // The CPUs that the server was not given are the client's.
+    // The CPUs not given to the server are the client's.
     let (had, list) = match given {
         [] => (machine, format!("0-{}", machine - 1.0)),
         given => (given.len() as f64, record::machine::cpu_list(given)),
@@ -30,7 +30,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let allowed = record.server_facts.get("allowed_cpus").map(|list| record::machine::cpus_of_list(list));
     let kept = allowed.map(|cpus| cpus.iter().filter(|cpu| given.contains(cpu)).count() as f64);
     let (cpus, is_full) = match kept.filter(|kept| *kept > 0.0 && !given.is_empty()) {
-        // CPUs that were given are measured together.
+        // The CPUs given to the server are measured together.
         Some(kept) => (kept, typical(&points, names::SERVER_CPUS_USED)? >= MOST_USED * kept),
         None => (typical(&points, names::SERVER_CPUS)?, evidence.are_cpus_full(&points) == Some(true)),
     };
@@ -41,15 +41,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("taskset -apc {list} {}", server_pid(evidence.run));
     finding(
         format!(
-            "The server may run on {} of {} CPUs{} only, and fills {}, while {idle:.2} CPUs are idle.",
+            "The server may run on only {} of {} CPUs{}, and fills {}, while {idle:.2} CPUs are idle.",
             grouped(cpus),
             grouped(had),
             if given.is_empty() { " of the machine" } else { " that it was given" },
             if cpus == 1.0 { "it" } else { "them" }
         ),
         format!(
-            "To try: `{command}` gives it all; its configuration (`worker_cpu_affinity`, `cpuset.cpus`, \
-             `CPUAffinity=`, `--cpuset-cpus`) makes that last."
+            "To try: `{command}` gives it all CPUs; its configuration (`worker_cpu_affinity`, `cpuset.cpus`, \
+             `CPUAffinity=`, `--cpuset-cpus`) makes the change permanent."
         ),
         std::slice::from_ref(&command),
     )

@@ -3,12 +3,11 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "backend",
     cause: "the server waits for its backend",
-    evidence: "the account: calls under way on connections that the server opened, and the time of a call, by load",
-    threshold: "most of the requests that load added (at least 1) waited for such calls, or for threads without \
-                idle time (criterion `saturation_ratio`) that waited for them more than for anything else; the \
-                backend is full if a call takes at least twice as long as at the lowest load; a possibility \
-                below 40 % of the added requests",
-    refuted_by: "the backend alone answers more requests",
+    evidence: "the account: calls in progress on connections that the server opened, and the time of a call, by load",
+    threshold: "most of the requests added by load (at least 1) waited for such calls, or for threads without idle \
+                time (criterion `saturation_ratio`) that mostly waited for them; the backend is full if a call takes \
+                at least twice as long as at the lowest load; a possibility below 40 % of the added requests",
+    refuted_by: "measured alone, the backend answers more requests",
     remedy: "`straingauge find http://BACKEND/` measures the backend alone; for a Unix socket, and for a protocol that \
              straingauge does not speak, `ss` shows the queues",
     source: "utilisation law: an idle resource is not the bottleneck",
@@ -18,23 +17,23 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("backend"),
 };
 
-/// Least growth of the time of a call with which the other server is the full one.
+/// Least growth of a call's time at which the backend counts as full.
 const CALL_GROWTH: f64 = 2.0;
 
-/// The other server with the most calls under way, and the same at the lowest load.
+/// The backend with the most calls in progress, and its level at the lowest load.
 pub fn busiest_backend<'a>(reading: &AccountRange<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
     let high = reading.high.asked().next()?;
     let first = reading.all.iter().find(|level| level.requests.is_some())?;
     Some((high, first.backends.iter().find(|one| one.address == high.address)))
 }
 
-/// Whether a call takes much longer than at the lowest load.
+/// Whether a call takes at least [`CALL_GROWTH`] times as long as at the lowest load.
 pub fn is_slower(high: &BackendLevel, low: Option<&BackendLevel>) -> bool {
     low.is_some_and(|low| low.call_us > 0.0 && high.call_us >= CALL_GROWTH * low.call_us)
 }
 
-/// The scheme of a URL with which the server at the address can be measured; `None` if its port is that of a protocol
-/// that straingauge does not speak (IANA's registry; FastCGI has none, 9000 is that of PHP-FPM).
+/// The scheme of a URL that measures the server at the address. `None` if its port belongs to a protocol that
+/// straingauge does not speak (IANA's registry; FastCGI has none, PHP-FPM uses 9000).
 fn scheme(address: &str) -> Option<&'static str> {
     match address.rsplit_once(':')?.1 {
         "6379" => Some("redis"),
@@ -49,7 +48,7 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let at = reading.at_high();
     let before = low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
     let facts = format!(
-        "at {at} {:.1} of {} to {} had a call under way at any time; a call took {}{before}, {} calls/s",
+        "at {at} {:.1} of {} to {} had a call in progress at any time; a call took {}{before}, {} calls/s",
         high.busy,
         count(high.connections.round() as usize, "connection"),
         high.address,
@@ -58,26 +57,26 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     );
     let (because, advice) = if is_slower(high, low) {
         (
-            format!("The backend {} is full: {facts}. Its answers take longer the more it is asked.", high.address),
-            "then more of it, or fewer and cheaper requests to it",
+            format!("The backend {} is full: {facts}. Its answers take longer under load.", high.address),
+            "then add capacity to it, or send it fewer and cheaper requests",
         )
     } else {
         (
             format!("The server waits for its backend {}: {facts}.", high.address),
-            "then a quicker answer, fewer requests to it, or an answer that is kept",
+            "then make its answers faster, send it fewer requests, or cache its answers",
         )
     };
     let kind = high.address.split_once(':').map_or("", |(kind, _)| kind);
     let (command, alone) = match kind {
-        "unix" => ("ss -xlp".into(), "shows how many connections wait for it (Recv-Q)"),
-        "udp" => ("ss -uanp".into(), "shows who answers there, and its queue (Recv-Q)"),
+        "unix" => ("ss -xlp".into(), "shows how many connections wait in its queue (Recv-Q)"),
+        "udp" => ("ss -uanp".into(), "shows the process that answers there, and its queue (Recv-Q)"),
         _ => match scheme(&high.address) {
             Some(scheme) => (format!("straingauge find {scheme}://{}/", high.address), "measures it alone"),
             None => (format!("ss -tnp dst {}", high.address), "shows the connections to it and their queues"),
         },
     };
     let advice = if kind == "udp" && high.address.ends_with(":53") {
-        "it is a name server: look names up once, or keep the answers (nscd, systemd-resolved, dnsmasq)"
+        "it is a name server: look names up once, or cache the answers (nscd, systemd-resolved, dnsmasq)"
     } else {
         advice
     };

@@ -2,14 +2,14 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "background",
-    cause: "work of the server that no request needs takes CPU time",
-    evidence: "the account: CPUs of the threads of one name, by load; the throughput",
-    threshold: "at least 0.1 CPUs at every load of at least three, at most half more than at the lowest, while \
-                throughput grew three times and the CPU time of other threads of the server twice; at least a tenth \
-                of the server's CPU time at the highest load",
+    cause: "background work of the server takes CPU time",
+    evidence: "the account: CPUs of the threads with one name, by load; the throughput",
+    threshold: "at least three loads; at least 0.1 CPUs at each of them, at most 1.5 times those at the lowest, while \
+                throughput grew three times and the CPU time of the server's other threads twice; at least a tenth of \
+                the server's CPU time at the highest load",
     refuted_by: "these threads use less CPU time without load",
-    remedy: "run that work less often, at another time, or on CPUs of its own",
-    source: "utilisation law: CPU time that does not grow with throughput is no request's",
+    remedy: "run that work less often, at another time, or on separate CPUs",
+    source: "utilisation law: CPU time that does not grow with throughput belongs to no request",
     is_limit: false,
     is_counted: false,
     hidden_by: &["client"],
@@ -53,9 +53,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("top -H -p {}", server_pid(evidence.run));
     finding(
         format!(
-            "Work that no request needs takes CPU time: the threads of {} used {least:.2} to {most:.2} CPUs at every \
-             load from {} to {}, while throughput grew from {}/s to {}/s. That is {} of the server's CPU time at the \
-             highest.",
+            "Background work takes CPU time: the threads of {} used {least:.2} to {most:.2} CPUs at every load from {} \
+             to {}, while throughput grew from {}/s to {}/s. That is {} of the server's CPU time at the highest.",
             group.name,
             load_words(first.load, sweep.sweep),
             load_words(last.load, sweep.sweep),
@@ -64,8 +63,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             percent(share)
         ),
         format!(
-            "To try: that work less often or at another time, or on CPUs of its own (`taskset`); `{command}` shows \
-             its threads, and `straingauge profile` their functions."
+            "To try: run that work less often, at another time, or on separate CPUs (`taskset`); `{command}` shows its \
+             threads, and `straingauge profile` their functions."
         ),
         &[command],
     )

@@ -5,9 +5,9 @@ pub(super) const RULE: Rule = Rule {
     cause: "the listen backlog is too small",
     evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, \
                `client.response_max_us`, net.core.somaxconn",
-    threshold: "in most points of a load and of the loads above it at least 1 overflow per second, or 1 while \
-                connections were opened and the point fails with a response of at least a second, or without \
-                one; more connections than the queue has room for",
+    threshold: "in most points of a load and of the loads above it at least 1 overflow per second; or at least 1 while \
+                connections were opened, in a point that fails with a response of at least a second or without any \
+                response; more connections than the queue has room for",
     refuted_by: "the overflows remain with a larger backlog: the server does not accept at all",
     remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache \
              `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
@@ -34,8 +34,8 @@ const SYN_RETRY_US: f64 = 990_000.0;
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
-    // Connections that were dropped while opening are retried after a second, perhaps after the short window of a
-    // search. If every request was answered sooner, the point failed for another reason.
+    // A SYN dropped at the start is retried after a second, perhaps after the end of a short window. If every request
+    // was answered sooner, the point failed for another reason.
     let is_late = |point: &Point| {
         let outcomes = &point.outcomes;
         let unanswered =
@@ -43,8 +43,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         value(point, names::RESPONSE_MAX) >= SYN_RETRY_US || unanswered.iter().any(|count| *count > 0)
     };
     let fails = |point: &Point| is_late(point) && crate::zones::fails(point, &criteria);
-    // The kernel counts all listeners of the namespace. If this load has too few connections to fill the queue,
-    // another service dropped its own.
+    // The kernel counts all listeners of the namespace. If this load has too few connections to fill the queue, another
+    // service's queue overflowed.
     let is_own = |point: &Point| {
         let most = point.connections as f64 + value(point, names::COLD);
         point.value(names::ACCEPT_QUEUE_LIMIT).is_none_or(|limit| most > limit)

@@ -5,7 +5,7 @@ pub(super) const RULE: Rule = Rule {
     cause: "the network's bandwidth",
     evidence: "bytes received over the emulated path's bandwidth, or `net.busiest_link_used_ratio`; the server's \
                CPUs",
-    threshold: "at least 85 % of the link beyond the yield point, no CPU of the server saturated; a device is \
+    threshold: "at least 85 % of the link beyond the yield point, no CPU of the server saturated; a device must be \
                 less full when the server answers less",
     refuted_by: "throughput stays the same with smaller answers",
     remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` shows its speed",

@@ -1,13 +1,14 @@
-//! An event loop sometimes works for long between two waits; requests that arrive meanwhile wait for all of it.
+//! An event loop that sometimes works for long between two waits; requests that arrive meanwhile wait for all of it.
 
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "blocked-loop",
     cause: "an event loop is blocked by long work",
-    evidence: "the account: CPU time between two waits of the thread that waits for events",
-    threshold: "10 ms at the two lowest loads, and 20 times the mean at the lowest; one thread per process",
-    refuted_by: "without one kind of request the longest work is as short as the others",
+    evidence: "the account: CPU time between two waits of a thread that waits for events",
+    threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; one such thread per \
+        process",
+    refuted_by: "the longest work stays as long without the requests of one kind",
     remedy: "a worker thread or process for the long work; `straingauge profile :PORT` names its functions",
     source: "Node.js documentation, \"Don't Block the Event Loop\"; Welsh, Culler and Brewer, \"SEDA\" (SOSP 2001)",
     is_limit: false,
@@ -20,13 +21,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
-    // Threads of Node's engine compile and collect garbage; one of them waits for timers.
+    // Helper threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
     let waits_for_events = |group: &&GroupLevel| {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
         events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
     };
-    // Other threads of the program that wait for events, and work, serve requests that arrive meanwhile.
+    // Other threads of the program that wait for events and work can serve requests that arrive meanwhile.
     let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
     let has_others = |group: &GroupLevel| {
         let all = || evidence.accounts().iter().flat_map(|level| &level.groups);
@@ -54,15 +55,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
     finding(
         format!(
-            "One thread of {name} serves all connections, and at the lowest loads it worked for {} to {} without a \
-             pause at least once, where it usually works for {}: every request that came meanwhile waited for that.",
+            "One thread of {name} serves all connections. At the lowest loads it worked for {} to {} without a pause \
+             at least once (usually {}), and every request that arrived meanwhile waited.",
             format_nanos(least * 1e6),
             format_nanos(most * 1e6),
             format_nanos(mean_ms * 1e6),
         ),
         format!(
-            "To try: move that work to a thread or process of its own, or divide it into pieces; `{command}` under \
-             load names its functions."
+            "To try: move that work to a separate thread or process, or divide it into pieces; `{command}` under load \
+             names its functions."
         ),
         std::slice::from_ref(&command),
     )

@@ -5,8 +5,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the client was the bottleneck",
     evidence: "`client.cpu_utilisation_ratio` and the client's doubts, compared with the server's busiest thread \
                and CPUs",
-    threshold: "the client is saturated (criterion `saturation_ratio`), the server is not, and there is no yield \
-                point below",
+    threshold: "the client is saturated (criterion `saturation_ratio`), the server is not, and no yield point was \
+                found at a lower load",
     refuted_by: "with a second client machine the server answers no more requests",
     remedy: "`--client 'ssh HOST straingauge load --worker'`, `--cpus`, `--threads`",
     source: "Banga and Druschel (1997): a client must be able to overload the server",

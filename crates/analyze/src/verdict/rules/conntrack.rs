@@ -5,13 +5,13 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "conntrack",
     cause: "the table of tracked connections is full",
-    evidence: "`net.conntrack_drops_per_sec`, `net.conntrack_drops_before_window` and `net.conntrack_used_ratio`, of \
+    evidence: "`net.conntrack_drops_per_sec`, `net.conntrack_drops_before_window` and `net.conntrack_used_ratio` in \
                the server's network namespace; connections without an answer",
-    threshold: "in most points of a load and of the loads above it at least 1 dropped packet per second, or 1 while \
+    threshold: "at least 1 dropped packet per second in most points of a load and of the loads above it, or 1 while \
                 connections were opened of which some got no answer; a possibility if less than 90 % of the table was \
                 in use",
     refuted_by: "`/proc/net/stat/nf_conntrack` counts no `drop` under this load",
-    remedy: "`sysctl -w net.netfilter.nf_conntrack_max=1048576`, no tracking of the server's port",
+    remedy: "`sysctl -w net.netfilter.nf_conntrack_max=1048576`; disable tracking for the server's port",
     source: "Linux, Documentation/networking/nf_conntrack-sysctl.rst",
     is_limit: true,
     is_counted: true,
@@ -46,7 +46,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         format!(
             "To try: `{command}`, shorter timeouts of closed connections (`nf_conntrack_tcp_timeout_time_wait`), or no \
-             tracking of the server's port (`notrack` of nftables)."
+             tracking for the server's port (nftables `notrack`)."
         ),
         &[command],
     )?

@@ -1,10 +1,10 @@
-//! A limit of CPU time that stops the server although its average use is far below the limit.
+//! A CPU time limit that stops the server although its average use is far below the limit.
 
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-bursts",
-    cause: "bursts of work reach the server's limit of CPU time",
+    cause: "bursts of work reach the server's CPU time limit",
     evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio` at loads that used little of the limit",
     threshold: "at a load that used at most 70 % of the limit, the group was stopped in at least 20 % of its periods \
                 (lower end of the interval, 10 periods or more)",
@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Average used share of the limit up to which bursts, not the average, must have reached it.
+/// Average use of the limit up to which only bursts can have reached it.
 const MOST_USED: f64 = 0.7;
-/// The share of the periods in which the group was stopped.
+/// Least share of the periods in which the group was stopped.
 const STOPPED: f64 = 0.2;
 const LEAST_PERIODS: f64 = 10.0;
 
@@ -40,7 +40,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
     finding(
         format!(
-            "Bursts of work reach the server's limit of CPU time: at {at} its control group used {} of its {limit:.2} \
+            "Bursts of work reach the server's CPU time limit: at {at} its control group used {} of its {limit:.2} \
              CPUs, and was still stopped in {} of its periods (n = {}). A burst uses up the period's share early, and \
              every request waits for the next period.",
             percent(used),
@@ -48,8 +48,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(periods)
         ),
         format!(
-            "To try: `cpu.max.burst` (what earlier periods left may be used), a longer period (the second number of \
-             `cpu.max`), or fewer threads at once; `{command}` names the group with these files."
+            "To try: `cpu.max.burst` (lets a burst use time left over from earlier periods), a longer period (the \
+             second number of `cpu.max`), or fewer threads at once; `{command}` names the group with these files."
         ),
         &[command],
     )

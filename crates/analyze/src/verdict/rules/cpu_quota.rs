@@ -2,7 +2,7 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-quota",
-    cause: "the server's limit of CPU time",
+    cause: "the server's CPU time limit",
     evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio`, from the control group's `cpu.stat`",
     threshold: "beyond the yield point the group was stopped in at least 20 % of its periods (lower end of the \
                 interval, 5 periods or more) and used at least 80 % of the limit",
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least number of periods of a limit of CPU time.
+/// Least number of periods of the CPU time limit.
 const LEAST_PERIODS: f64 = 5.0;
 /// Least share of the periods in which the group was stopped.
 const THROTTLED_RATIO: f64 = 0.2;
@@ -37,7 +37,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
     finding(
         format!(
-            "The server has used up its limit of CPU time: its control group may use {limit:.2} CPUs, used {} of that \
+            "The server has used up its CPU time limit: its control group may use {limit:.2} CPUs, used {} of that \
              beyond the yield point, and was stopped in {} of its periods (n = {}{}).",
             percent(used),
             percent(share),
@@ -46,8 +46,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         format!(
             "To try: a higher limit (`docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd), or \
-             less CPU time a request; `{command}` names the group, `cpu.max` in its folder (`cpu.cfs_quota_us` in \
-             version 1) is the limit."
+             less CPU time per request; `{command}` names the group, and `cpu.max` in its folder (`cpu.cfs_quota_us` \
+             in version 1) has the limit."
         ),
         &[command],
     )

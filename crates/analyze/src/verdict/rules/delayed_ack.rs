@@ -1,4 +1,5 @@
-//! A small write waits until the client acknowledges the write before it, 40 ms later at every load.
+//! //! Nagle's algorithm with delayed acknowledgements: a small write waits 40 ms for the acknowledgement of the one
+//! before it.
 
 use super::*;
 
@@ -7,12 +8,11 @@ pub(super) const RULE: Rule = Rule {
     cause: "the end of an answer waits for a delayed acknowledgement",
     evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, \
                `client.body_bytes`",
-    threshold: "38 to 48 ms and a round trip (the time to connect) between first and last byte in every point of \
-                at least two loads below the yield point (at least 10 requests in each, 30 in all; answers of at \
-                most 64 KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an \
-                acknowledgement by 40 ms",
+    threshold: "last byte 38 to 48 ms and a round trip (the time to connect) after the first, in every point of at \
+                least two loads below the yield point (at least 10 requests in each, 30 in all; answers of at most 64 \
+                KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an acknowledgement by 40 ms",
     refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
-    remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e \
+    remedy: "TCP_NODELAY on the server's connections, or head and body in one write; `strace -f -e \
              trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
     source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
              the one before, which may be delayed",
@@ -22,16 +22,17 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Time from the first byte of an answer to its last, less a round trip, that shows a delayed acknowledgement: 40 ms,
-/// and ticks of the clock.
+/// Time from the first byte of an answer to its last, less a round trip, that indicates a delayed acknowledgement: 40
+/// ms plus clock ticks.
 const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Largest answer. Longer ones may take this long to arrive.
 const MOST_ANSWER_BYTES: f64 = 65536.0;
-/// Longest time to connect without a long path, on which an answer larger than one window takes more round trips.
+/// Connect time above which the path is long: an answer larger than one window then takes more round trips.
 pub(super) const FAR_CONNECT_US: f64 = 5e3;
-/// Largest answer over a long path: 9 segments of 1,460 bytes; the first window of 10 (RFC 6928) has the head, too.
+/// Largest answer over a long path: 9 segments of 1,460 bytes. The first window has 10 (RFC 6928), one of them for the
+/// head.
 const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
-/// Least number of requests of a point for its median.
+/// Least number of requests of a point whose median counts.
 const LEAST_ANSWERS: u64 = 10;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

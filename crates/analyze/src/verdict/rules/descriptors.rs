@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`server.descriptors_used_ratio`; connections that waited to be accepted (`tcp.accept_queue_max`), \
                got no answer, or were refused or closed",
     threshold: "97 % of the limit in use in most points of a load and of the loads above it, with such connections",
-    refuted_by: "`/proc/PID/limits` is far above the number of open descriptors",
+    refuted_by: "`/proc/PID/limits` shows a limit far above the number of open descriptors",
     remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a systemd unit",
     source: "accept(2), EMFILE",
     is_limit: true,
@@ -23,7 +23,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
     let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
-    // Without readings of the accept queue: the client sees connections that are not accepted, or closed at once.
+    // Without readings of the accept queue, the client's refused and closed connections are the evidence.
     let lost = |point: &Point| {
         let seen = &point.outcomes;
         let lost = [seen.connect_timed_out, seen.connections_silent, seen.closed_early, seen.reset, seen.refused];

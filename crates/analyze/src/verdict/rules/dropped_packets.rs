@@ -4,7 +4,7 @@ pub(super) const RULE: Rule = Rule {
     id: "dropped-packets",
     cause: "the kernel drops packets before the server sees them",
     evidence: "`net.backlog_drops_per_sec` (a CPU's queue of received packets was full), `tcp.listen_drops_per_sec` \
-               less `tcp.listen_overflows_per_sec` (SYNs that the listener dropped with room in its accept queue)",
+               less `tcp.listen_overflows_per_sec` (SYNs dropped while the accept queue had room)",
     threshold: "at least 1 per second in most points of a load and of the loads above it",
     refuted_by: "`/proc/net/softnet_stat` and `nstat -z TcpExtListenDrops` count none under this load",
     remedy: "`sysctl -w net.core.netdev_max_backlog=16384`, receive processing on more CPUs; `sysctl -w \

@@ -7,11 +7,12 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`machine.started_per_sec` (the kernel counts processes and threads) against \
                `client.throughput_per_sec`, over all points; processes of the server that ended, in the account",
     threshold: "at least half a start per request: the slope of a straight line that explains 90 %, over at least 6 \
-                points whose throughput differs by a factor of 1.5 or more; or, if the server's processes end at every \
-                load, as many in each point within 30 %",
+                points whose throughput differs by a factor of 1.5 or more; or, if processes of the server end at \
+                every load, the same number of starts per request in each point within 30 %",
     refuted_by: "`perf trace -e clone,clone3,fork,vfork -s -p PID` counts fewer calls than requests",
-    remedy: "processes or threads that stay (FastCGI, a pool of workers), keep-alive if each connection has one",
-    source: "Stevens, Fenner and Rudoff, \"UNIX Network Programming\", chapter 30: a child per client costs the most",
+    remedy: "long-lived processes or threads (FastCGI, a pool of workers); keep-alive if each connection has its own",
+    source: "Stevens, Fenner and Rudoff, \"UNIX Network Programming\", chapter 30: a child process per client has the \
+        highest cost",
     is_limit: true,
     is_counted: true,
     hidden_by: &["client"],
@@ -40,7 +41,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let is_clear = most >= LEAST_SPAN * least && explained >= LEAST_EXPLAINED;
         is_clear.then(|| (each, format!("a straight line over them explains {}", percent(explained))))
     };
-    // Where all loads have about the same throughput, no line shows whose the processes are; the account does.
+    // If throughput is about the same at all loads, no line can be fitted; the account shows whose processes they are.
     let by_account = || {
         let ratios = points.iter().map(|(rate, starts)| starts / rate);
         let (fewest, largest) = range(ratios)?;
@@ -55,14 +56,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "Each request starts {each:.1} processes or threads, in {} points with {}/s to {}/s ({shown_by}). Starting \
-             and ending them is a part of a request's cost.",
+             and ending them is part of the cost of a request.",
             grouped(points.len() as f64),
             format_si(least),
             format_si(most),
         ),
         format!(
-            "To try: processes or threads that stay (FastCGI instead of CGI, a pool of workers), keep-alive where each \
-             connection has its own; `{command}` shows who starts them."
+            "To try: long-lived processes or threads (FastCGI instead of CGI, a pool of workers), or keep-alive if \
+             each connection has its own; `{command}` shows who starts them."
         ),
         &[command],
     )

@@ -7,13 +7,13 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: CPU time of the threads that HotSpot names after its collectors (`GC Thread`, `G1 ...`, \
                `ZWorker`, `Shenandoah ...`), by load; else the functions of the collectors of Go, V8 and CPython, \
                sampled",
-    threshold: "at the highest load under strain at least a quarter of the CPU time of all of the server's threads, \
-                and 0.05 CPUs; by functions a quarter of the server's CPU time under strain, 15 % three standard \
-                errors below",
-    refuted_by: "with a larger heap throughput and the collector's share stay the same",
+    threshold: "at the highest load under strain at least 0.05 CPUs and a quarter of the CPU time of all of the \
+                server's threads; by functions, a quarter of the server's CPU time under strain, and 15 % three \
+                standard errors below",
+    refuted_by: "throughput and the collector's share stay the same with a larger heap",
     remedy: "a larger heap (`-Xmx`, `GOGC`, `--max-semi-space-size`), fewer objects per request; `-Xlog:gc` shows \
              the pauses",
-    source: "Jones, Hosking and Moss, \"The Garbage Collection Handbook\": collection costs less the more room is left",
+    source: "Jones, Hosking and Moss, \"The Garbage Collection Handbook\": collection is cheaper with more free memory",
     is_limit: true,
     is_counted: false,
     hidden_by: &["client"],
@@ -26,10 +26,10 @@ const LEAST_CPUS: f64 = 0.05;
 /// Least lower end of a sampled share.
 const LEAST_SAMPLED: f64 = 0.15;
 
-/// Beginnings of the names that HotSpot gives to its collectors' threads; the serial collector runs in the VM's thread.
+/// Prefixes of HotSpot's names for its collectors' threads. The serial collector runs in the VM's thread.
 const THREADS: [&str; 7] = ["VM Thread", "GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah", "ParGC Thread"];
 
-/// Parts of the names of the collectors' functions, in lower case.
+/// Lower-case parts of the names of collectors' functions.
 const FUNCTIONS: [&str; 16] = [
     "runtime.gc",
     "runtime.scan",
@@ -58,7 +58,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     by_threads(evidence).or_else(|| by_functions(evidence))
 }
 
-/// Reads sampled functions, for a collector without threads of its own.
+/// Finds collection by sampled functions, for collectors without own threads.
 fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
     let sum = |points: &[&Point]| {
         let of_collector = |one: &FunctionShare<'_>| {
@@ -82,8 +82,8 @@ fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
             percent(share),
             grouped(samples)
         ),
-        "To try: more room before it collects (`GOGC` and `GOMEMLIMIT` of Go, `--max-semi-space-size` of Node.js, \
-         `gc.freeze()` and `gc.set_threshold()` of Python), or fewer objects a request."
+        "To try: let the heap grow more before each collection (Go `GOGC` and `GOMEMLIMIT`, Node.js \
+         `--max-semi-space-size`, Python `gc.freeze()` and `gc.set_threshold()`), or fewer objects per request."
             .into(),
         &[],
     )
@@ -112,7 +112,7 @@ fn by_threads(evidence: &Evidence<'_>) -> Option<Finding> {
             load_words(low.load, sweep)
         ),
         format!(
-            "To try: a larger heap (`-Xmx`), or fewer objects a request; `{command}` shows how full it is, and \
+            "To try: a larger heap (`-Xmx`), or fewer objects per request; `{command}` shows how full the heap is, and \
              `-Xlog:gc` how long the pauses are."
         ),
         &[command],

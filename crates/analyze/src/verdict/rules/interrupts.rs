@@ -20,9 +20,10 @@ pub(super) const RULE: Rule = Rule {
 const SOFTIRQ_RATIO: f64 = 0.25;
 /// Least share of all softirq time on that CPU.
 const SOFTIRQ_CONCENTRATION: f64 = 0.7;
-/// Least busy share of the CPU with most softirq time. The server sometimes waits, and a short point has few ticks.
+/// Least busy share of the CPU with most softirq time. It is below 1, because the server sometimes waits and a short
+/// point has few ticks.
 const SOFTIRQ_CPU_BUSY: f64 = 0.9;
-/// Busy share below which a CPU could take over work.
+/// Busy share below which a CPU could take over receive work.
 const IDLE_CPU_BUSY: f64 = 0.7;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -50,7 +51,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "One CPU takes the receive processing: {} of all softirq time, which is {} of that CPU's time; it was {} \
-             busy while another of the server's was {} busy.",
+             busy while another CPU of the server was {} busy.",
             percent(share),
             percent(softirq),
             percent(busy),

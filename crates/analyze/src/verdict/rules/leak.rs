@@ -4,27 +4,27 @@ pub(super) const RULE: Rule = Rule {
     id: "leak",
     cause: "memory grows with each request",
     evidence: "`server.anonymous_memory_bytes` against the requests served",
-    threshold: "at least 16 MiB (512 MiB of java, node, dotnet, ruby and Erlang, whose heaps are collected late), \
-                1.5 times and 64 bytes per request; a straight line explains 95 %; the second \
-                half grows at 60 % of the first half's rate or more; at least 8 points; always a possibility",
+    threshold: "at least 16 MiB (512 MiB for java, node, dotnet, ruby and Erlang, whose heaps are collected late), 1.5 \
+                times, and 64 bytes per request; a straight line explains 95 %; the second half grows at 60 % of the \
+                first half's rate or more; at least 8 points; always a possibility",
     refuted_by: "the growth ends under a longer steady load (a cache that fills, a heap before a collection)",
     remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind \
              --tool=massif",
-    source: "a leak is a straight line over requests, a cache is not",
+    source: "memory grows linearly with requests if it leaks, but not if a cache fills",
     is_limit: false,
     is_counted: true,
     hidden_by: &[],
     judge,
 };
 
-/// Least growth of memory that is a leak, bytes.
+/// Least growth of memory that counts as a leak, bytes.
 const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// Least growth in a runtime whose heap grows for long before it is collected, bytes.
+/// Least growth for a runtime that collects its heap late, bytes.
 const LEAK_BYTES_OF_A_HEAP: f64 = 512.0 * 1024.0 * 1024.0;
-/// Least memory at the end over that at the begin.
+/// Least memory at the end over that at the start.
 const LEAK_RATIO: f64 = 1.5;
 const LEAST_LEAK_POINTS: usize = 8;
-/// Least share of the memory that a line by requests served explains.
+/// Least share of the memory's variance that a line over requests served explains.
 const LEAK_EXPLAINED: f64 = 0.95;
 /// Least slope of the second half over that of the first.
 const LEAK_STEADY: f64 = 0.6;
@@ -57,7 +57,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let (slope, share) = line(&points)?;
     let (early, late) = (line(&first_half)?.0, line(&second_half)?.0);
-    // Growth with connections, or of a cache that fills, ends; a leak does not.
+    // Growth with connections and of a filling cache ends; a leak does not.
     if share < LEAK_EXPLAINED || late < LEAK_STEADY * early || slope < LEAST_LEAK_PER_REQUEST {
         return None;
     }
@@ -65,8 +65,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("grep -E 'VmRSS|RssAnon' /proc/{pid}/status");
     finding(
         format!(
-            "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} \
-             for each (a straight line explains {} of it, n = {} points).",
+            "The server's memory grew with every request and was not freed: from {} to {} over {} requests, {} each (a \
+             straight line explains {} of it, n = {} points).",
             format_bytes(first.1),
             format_bytes(last.1),
             format_si(served),
@@ -75,9 +75,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             points.len()
         ),
         format!(
-            "To distinguish a leak from a cache that fills, or a heap before it is collected: `{command}` under a \
-             longer steady load shows whether it ends; a heap profiler (heaptrack, valgrind --tool=massif) on the \
-             server shows what is kept."
+            "It may be a leak, a cache that fills, or a heap before a collection. To decide: `{command}` under a \
+             longer steady load shows whether the growth ends; a heap profiler (heaptrack, valgrind --tool=massif) \
+             shows what the server keeps."
         ),
         &[command],
     )?

@@ -5,14 +5,13 @@ pub(super) const RULE: Rule = Rule {
     cause: "threads wait for each other (a lock, a semaphore, a pool)",
     evidence: "the account: requests whose threads were blocked by a lock (futex, flock, semaphore) that another \
                thread released, by load",
-    threshold: "most of the requests that load added (at least 1) waited so, or waited for threads without idle \
-                time (criterion `saturation_ratio`) that waited so more than for anything else; at least half a \
-                thread more than before the strain, and a wait for every 100 requests; a possibility below 40 % \
-                of the added requests",
-    refuted_by: "the stacks on the page show threads that wait for work, not for a holder",
+    threshold: "most of the requests added by load (at least 1) waited like this, or for threads without idle time \
+                (criterion `saturation_ratio`) that mostly waited like this; at least half a waiting thread more than \
+                before the strain, and a wait for every 100 requests; a possibility below 40 % of the added requests",
+    refuted_by: "the stacks on the page show threads that wait for work, not for a lock",
     remedy: "a shorter time under the lock, or several locks; the page has the stacks of the threads that waited \
              and of those that released it",
-    source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
+    source: "futex(2); Gunther (2007): contention keeps throughput flat while CPUs are idle",
     is_limit: true,
     is_counted: false,
     hidden_by: &["client"],
@@ -21,17 +20,17 @@ pub(super) const RULE: Rule = Rule {
 
 /// Least growth of the number of threads that wait for a full lock.
 const LEAST_GROWN: f64 = 0.5;
-/// Threads that wait at one place for work, as it seems, beyond those at the low load, over the requests added.
+/// Least number of added threads that wait at one place, apparently for work, per added request.
 const SEMAPHORE_GROWTH: f64 = 0.6;
-/// Least number of waits for a full lock per request: a parked thread waits now and then, too.
+/// Least number of waits per request for a full lock. A parked thread also waits now and then.
 const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
 
-/// Kinds of waits that one thread ends for another. The functions on the stacks tell a lock from work that is handed
-/// out, in each window anew; by load they are compared together.
+/// Kinds of waits that another thread ends. In each window the functions on the stacks tell a lock from work that is
+/// handed out, so by load both kinds are compared together.
 const BY_ANOTHER: [WaitKind; 2] = [WaitKind::Lock, WaitKind::Work];
 
-/// Threads that wait for work get more of it as load rises: where more of them wait at one place, for about as many
-/// more requests, they wait for each other there.
+/// Threads that wait for work get more of it as load rises. If instead more of them wait at one place, about as many as
+/// there are more requests, they wait for each other there.
 pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
     let before = |place: &str| reading.low.blocked_at(&BY_ANOTHER, place);
     let locks = reading.high.waits().filter(|(_, wait)| wait.kind == kind);
@@ -60,17 +59,17 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
         reading.at_low(),
     );
     let remedy = if wait.place.ends_with(ADDRESS_SPACE) {
-        "To try: fewer mappings by each request: an allocator that keeps large blocks (glibc: \
-         GLIBC_TUNABLES=glibc.malloc.mmap_threshold=67108864:glibc.malloc.trim_threshold=268435456), buffers that are \
-         kept; or processes in place of threads."
+        "To try: let each request make fewer mappings, by an allocator that keeps large blocks (glibc: \
+         GLIBC_TUNABLES=glibc.malloc.mmap_threshold=67108864:glibc.malloc.trim_threshold=268435456), by buffers \
+         that are reused, or use processes instead of threads."
     } else {
-        "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the page has the \
-         stacks of those that waited and of those that released it."
+        "To try: hold it for a shorter time (no sleep, file access or call to another server inside it), or divide it; \
+         the page has the stacks of the threads that waited and of those that released it."
     };
     FoundLimit::new(RULE.id, because, remedy.into(), &[])
 }
 
-/// States of the threads that did not wait: the holder is among them.
+/// States of the threads that did not wait. The holder is among them.
 fn others(group: &GroupLevel, wait: &WaitLevel) -> String {
     let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
     let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);

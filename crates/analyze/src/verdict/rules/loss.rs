@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "RFC 6298: a timeout is 200 ms or more in Linux; Mathis and others, \"The Macroscopic Behavior of the TCP \
              Congestion Avoidance Algorithm\" (1997)",
     is_limit: false,
-    // A CPU that other work has acknowledges late, and what was not lost is sent again.
+    // If other work takes the CPU, acknowledgements are late and segments are sent again without a loss.
     is_counted: false,
     hidden_by: &["client", "backlog", "bandwidth", "conntrack", "dropped-packets"],
     judge,
@@ -41,14 +41,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = "ss -ti state established".to_string();
     finding(
         format!(
-            "Segments are lost: from {at} on {} of those that the server's side sent were sent again ({}/s{before}). \
-             Each waits for a round trip, the last of an answer for 200 ms or more.",
+            "Segments are lost: from {at} on {} of the server's segments were sent again ({}/s{before}). Each takes a \
+             round trip more, and the last one of an answer 200 ms or more.",
             percent(share),
             format_si(rate)
         ),
         format!(
-            "To try: `{command}` shows the connections with retransmits, `ip -s link` and `ethtool -S DEVICE` where \
-             packets are dropped: a queue that is too short, a shaper, a link with errors."
+            "To try: `{command}` shows the connections with retransmits, `ip -s link` and `ethtool -S DEVICE` show \
+             where packets are dropped: a queue that is too short, a shaper, a link with errors."
         ),
         &[command],
     )

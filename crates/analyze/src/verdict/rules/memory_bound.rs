@@ -6,14 +6,13 @@ use record::layers::Layer;
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-bound",
-    cause: "the server's own state outgrew the cache",
+    cause: "the server's memory use outgrew the cache",
     evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, \
                second-level cache, functions by sampling, cache misses where the hardware counts them",
-    threshold: "CPU per request grew 1.25 times; at least half of the growth in user mode, which grew 1.5 times \
-                and by more than three standard errors (at least 30 requests on both sides; with less than 20 \
-                ticks at the low loads, all their CPU time counts as user time); a CPU saturated; no more \
-                processes than before; memory grew by more than the cache; the same functions. Without counters \
-                a possibility",
+    threshold: "CPU per request grew 1.25 times; at least half of the growth in user mode, which grew 1.5 times and by \
+                more than three standard errors (at least 30 requests on both sides; with less than 20 ticks at the \
+                low loads, all their CPU time counts as user time); a CPU saturated; no more processes than before; \
+                memory grew by more than the cache; the same functions. A possibility without hardware counters",
     refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
     remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
     source: "Bhatia, Consel and Lawall (2006)",
@@ -39,7 +38,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
     let won = grown.won();
     let words = |won: PossibleGain| {
-        format!(" Without that growth a CPU would serve at most {:.2} times the requests.", won.at_most)
+        format!(" Without that growth, a CPU would serve at most {:.2} times the requests.", won.at_most)
     };
     let helps = won.is_some_and(|won| layout::remedy(won, Some(memory), None, cache) != Some(Remedy::Neither));
     let pid = server_pid(evidence.run);
@@ -61,8 +60,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             won.map(words).unwrap_or_default()
         ),
         format!(
-            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {pid}` \
-             under load shows a list that is searched; `{command}` {shows}."
+            "It may be cache misses or more work. To decide: `straingauge simulate` counts the misses, `perf top -p \
+             {pid}` under load shows a list that is searched; `{command}` {shows}."
         ),
         &[command],
     )?
@@ -78,7 +77,7 @@ fn misses_grew(low: &[&Point], high: &[&Point]) -> Option<bool> {
         .then(|| known.iter().any(|(before, after)| *after >= USER_GROWTH_RATIO * before && *after > 0.0))
 }
 
-/// Whether the user function that grew most was sampled at the low load, too. Unknown counts as yes.
+/// Whether the user function that grew most was also sampled at the low load. Unknown counts as yes.
 fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
     let is_user = |name: &str| {
         let mut known = high.iter().flat_map(|point| &point.functions);

@@ -2,7 +2,7 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "memory-limit",
-    cause: "the kernel makes room at the server's limit of memory",
+    cause: "the server reached its memory limit",
     evidence: "`server.memory_stalled_ratio` (`memory.pressure` of its control group), \
                `server.memory_limit_hits_per_sec` (`memory.events`), `server.major_faults_per_sec` over \
                `client.throughput_per_sec`",
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 
 const LEAST_STALLED: f64 = 0.2;
 const LEAST_HITS_PER_SEC: f64 = 1.0;
-/// Pages that a request reads from a disk, from which on these are what it waits for.
+/// Pages read from disk per request from which disk reads are the cause of the wait.
 pub(super) const LEAST_PAGES_PER_REQUEST: f64 = 0.05;
 
 /// The limit that the server's control group reached under strain.
@@ -29,12 +29,12 @@ pub(super) struct ReachedMemoryLimit {
     hits_per_sec: f64,
     /// ` of 48.0 MiB (/sys/fs/cgroup/app/memory.high)`; empty if its file was not seen.
     which: String,
-    /// The command that doubles it, and its words in a remedy.
+    /// Commands that double the limit.
     pub(super) commands: Vec<String>,
     pub(super) advice: String,
 }
 
-/// `None` if no limit was reached.
+/// The limit that was reached; `None` without one.
 pub(super) fn reached(evidence: &Evidence<'_>) -> Option<ReachedMemoryLimit> {
     let hits_per_sec = typical(&evidence.strained(), names::SERVER_MEMORY_LIMIT_HITS)?;
     let fact = |name: &str| evidence.run.record.server_facts.get(name);
@@ -49,13 +49,13 @@ pub(super) fn reached(evidence: &Evidence<'_>) -> Option<ReachedMemoryLimit> {
     let doubles = commands.first().map_or(String::new(), |command| format!("`{command}` doubles it; "));
     let advice = format!(
         "a higher limit ({doubles}`docker update --memory`, `limits.memory` of Kubernetes, `MemoryHigh=` of systemd), \
-         or less that it keeps, writes or maps"
+         or keep, write or map less"
     );
     (hits_per_sec >= LEAST_HITS_PER_SEC).then_some(ReachedMemoryLimit { hits_per_sec, which, commands, advice })
 }
 
 impl ReachedMemoryLimit {
-    /// `reached its limit of memory of 48.0 MiB (...) 210 times a second`.
+    /// The limit as a clause: `reached its limit of memory of 48.0 MiB (...) 210 times a second`.
     pub(super) fn clause(&self) -> String {
         format!("reached its limit of memory{} {} times a second", self.which, format_si(self.hits_per_sec))
     }
@@ -73,8 +73,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let before = before.map_or(String::new(), |share| format!(", {} at the lowest load", percent(share)));
     finding(
         format!(
-            "The server {} beyond the yield point, and for {} of the time a thread was stalled while the kernel made \
-             room{before}; few pages were read from a disk.",
+            "The server {} beyond the yield point, and for {} of the time a thread was stalled while the kernel \
+             reclaimed memory{before}; few pages were read from disk.",
             reached.clause(),
             percent(stalled)
         ),

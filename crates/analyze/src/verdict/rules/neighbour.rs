@@ -2,12 +2,12 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "neighbour",
-    cause: "other work has the server's CPUs",
+    cause: "other work takes the server's CPUs",
     evidence: "the account: time in which threads of the server were runnable while other work ran on their CPU",
-    threshold: "threads without idle time that waited so for at least 40 % of it, and longer than they ran or \
-                were blocked",
+    threshold: "threads without idle time that waited like this for at least 40 % of the time, and longer than they \
+                ran or were blocked",
     refuted_by: "throughput stays the same with the server alone on the machine",
-    remedy: "stop the other work; CPUs for the server alone; `cpu.weight` of its control group",
+    remedy: "stop the other work; dedicated CPUs for the server; `cpu.weight` of its control group",
     source: "the kernel's documentation of cgroup v2, `cpu.weight`",
     is_limit: true,
     is_counted: true,
@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
 
 pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, work: f64) -> Option<FoundLimit> {
     let because = format!(
-        "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else \
-         had the CPU, {} running.",
+        "Other work takes the server's CPUs: at {} {} had no idle time; for {} of it they were ready to run while \
+         something else had the CPU, and for {} they ran.",
         reading.at_high(),
         group.label(),
         percent(group.ready_others / work),
@@ -26,8 +26,8 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, work: f64) -> Option
     );
     let command = format!("cat /proc/{}/cgroup", reading.pid);
     let remedy = format!(
-        "To try: stop that work (the doubts name the busiest), CPUs of its own for the server, or more weight for \
-         its control group (`{command}` names it; `cpu.weight`, `CPUWeight=` of systemd)."
+        "To try: stop that work (the doubts name the busiest), dedicated CPUs for the server, or more weight for its \
+         control group (`{command}` names it; `cpu.weight`, `CPUWeight=` of systemd)."
     );
     FoundLimit::new(RULE.id, because, remedy, &[command])
 }

@@ -9,31 +9,31 @@ use std::ops::RangeInclusive;
 
 pub(super) const RULE: Rule = Rule {
     id: "one-at-a-time",
-    cause: "the process runs one thread at a time (an interpreter's lock)",
+    cause: "only one thread of the process runs at a time (an interpreter's lock)",
     evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, the program's name; the \
                account, if kept",
-    threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, whose highest load is at least 1.5 times \
-                the lowest; no thread used more than 80 % of it; at least 1.5 CPUs to use, not full of the run's \
-                own work; by the account, its threads waited for another thread (a lock, a condition) for at \
-                least a quarter of their time. A possibility unless the program is Python or Ruby, or they \
-                waited for at least half of it, a quarter more than at low loads",
+    threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, whose highest load is at least 1.5 times the \
+                lowest; no thread used more than 80 % of that; at least 1.5 CPUs available and not filled by the run's \
+                own work; by the account, the process's threads waited for another thread (a lock, a condition) for at \
+                least a quarter of their time. A possibility unless the program is Python or Ruby, or they waited for \
+                at least half of it, a quarter more than at low loads",
     refuted_by: "throughput stays the same with twice as many processes",
     remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch \
              -ex 'thread apply all backtrace'` under load shows the lock",
-    source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time \
-             is the limit",
+    source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: work that only one thread may do at \
+             a time is the limit",
     is_limit: true,
     is_counted: false,
     hidden_by: &["client", "cpu-quota"],
     judge,
 };
 
-/// Least share of the threads' time in which they waited for another thread, with which the cause is proven.
+/// Least share of the threads' time spent waiting for another thread that proves the cause.
 const LOCK_RATIO: f64 = 0.5;
-/// Least such share with which the cause is possible, and least growth of it with load with which it is proven.
+/// Least such share that makes the cause possible, and its least growth with load that proves it.
 const LOCK_GROWTH: f64 = 0.25;
-/// CPUs of a process whose threads run one at a time: slightly less while the lock changes hands, slightly more while
-/// the kernel works for one of them.
+/// CPUs of a process whose threads run one at a time: slightly less because the lock changes hands, slightly more
+/// because the kernel works for a second one.
 const ONE_CPU: std::ops::RangeInclusive<f64> = 0.9..=1.05;
 /// Least share of the points under strain in which the process uses [`ONE_CPU`].
 const ONE_CPU_POINTS: f64 = 0.8;
@@ -52,7 +52,7 @@ pub struct HeldToOneCpu {
     sweep: Sweep,
     /// The busiest thread, in CPUs.
     thread_cpus: f64,
-    /// Share of the threads' time in which they waited for another thread, number of these waits, and the share at
+    /// Share of the threads' time in which they waited for another thread, the number of these waits, and the share at
     /// low loads.
     waited: Option<(f64, u64, Option<f64>)>,
     /// The server's own share of its CPUs.
@@ -62,7 +62,6 @@ pub struct HeldToOneCpu {
 }
 
 impl HeldToOneCpu {
-    /// Describes the CPU time that the process used, and at which loads.
     pub fn clause(&self) -> String {
         let [least, most] = [self.process_cpus.start(), self.process_cpus.end()].map(|cpus| format!("{cpus:.2}"));
         let [low, high] = [self.loads.start(), self.loads.end()].map(|load| load_words(*load, self.sweep));
@@ -76,8 +75,8 @@ impl HeldToOneCpu {
     }
 }
 
-/// Share of the threads' time in which they waited for another thread, and number of these waits. An interpreter
-/// hands its lock on by a condition variable.
+/// Share of the threads' time in which they waited for another thread, and the number of these waits. Interpreters hand
+/// over their lock with a condition variable.
 fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     let accounts = || points.iter().filter_map(|point| point.account.as_ref());
     let of_each = || accounts().map(|account| account.blocked(&[WaitKind::Lock, WaitKind::Work]));
@@ -85,7 +84,7 @@ fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     Some((median(shares)?, of_each().map(|(_, times)| times).sum()))
 }
 
-/// `None` if no process is held to one CPU, or if that is not known.
+/// Evidence of a process limited to one CPU; `None` without one.
 pub fn held(evidence: &Evidence<'_>) -> Option<HeldToOneCpu> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
     let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
@@ -138,15 +137,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     finding(
         format!(
-            "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that \
-             (CPython's GIL, Ruby's GVL), or one lock that a thread holds whenever it works.",
+            "The server runs one thread at a time: its busiest process {}{}. The reason is an interpreter's lock \
+             (CPython's GIL, Ruby's GVL), or a lock that each thread holds while it works.",
             held.clause(),
             waited.unwrap_or_default()
         ),
         format!(
             "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI \
-             `--processes 2`), or less work in that lock; if twice as many processes bring no more throughput, it is \
-             something else. `{command}` under load shows the lock (`take_gil` is CPython's)."
+             `--processes 2`), or less work under that lock; if twice as many processes bring no more throughput, it \
+             is something else. `{command}` under load shows the lock (`take_gil` is CPython's)."
         ),
         &[command],
     )?

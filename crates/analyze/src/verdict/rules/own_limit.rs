@@ -1,18 +1,18 @@
-//! Requests wait inside the server while its threads have idle time, and nothing that they wait for was seen.
+//! Requests wait inside the server while its threads have idle time, and no resource that they wait for was seen.
 
 use super::*;
 use crate::account::{AccountLevel, RequestLevel};
 
 pub(super) const RULE: Rule = Rule {
     id: "own-limit",
-    cause: "a limit inside the program lets only so many requests go on",
+    cause: "a limit inside the program caps the number of concurrent requests",
     evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                throughput times the time of one request alone",
-    threshold: "half of the requests under way were inside the server at a load under strain, twice as many as go on \
-                at a time by Little's law; no CPU saturated, no other rule that explains a limit holds, a quiet \
-                machine; always a possibility",
+    threshold: "half of the requests in progress were inside the server at a load under strain, twice as many as it \
+                works on at a time by Little's law; no CPU saturated, no other limit found, a quiet machine; always a \
+                possibility",
     refuted_by: "throughput stays the same with a higher limit",
-    remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit of requests or of their rate",
+    remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
     is_limit: true,
     is_counted: false,
@@ -20,13 +20,13 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Requests in flight on a connection (Little's law) from which on several are sent at a time.
+/// Requests in flight per connection (Little's law) from which requests are pipelined.
 const PIPELINED_REQUESTS: f64 = 1.5;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_WAITING: f64 = 0.5;
     const MOST_AT_BACKENDS: f64 = 0.5;
-    // Other work delays requests as well.
+    // Other work delays requests, too.
     if evidence.unquiet().is_some() {
         return None;
     }
@@ -37,7 +37,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let inside = |requests: &RequestLevel| -> f64 {
         requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum()
     };
-    // Where a request takes longer than the window of the watch, part of its time inside is not seen.
+    // If a request takes longer than the watch's window, part of its time inside is not seen.
     let mostly_inside = |level: &&AccountLevel| {
         let requests = level.requests.as_ref().filter(|_| level.load >= from);
         requests.is_some_and(|requests| inside(requests) >= LEAST_WAITING * requests.in_flight)
@@ -58,15 +58,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         load_words(high.load, evidence.sweep()?.sweep),
     );
     let remedy = format!(
-        "To try: look in its configuration and code for what lets so many go on (a semaphore, a channel, a pool of \
-         connections, a limit of the rate), or for one thing that each request needs for {}; throughput grows with a \
-         higher limit if that is it.",
+        "To try: look in its configuration and code for such a limit (a semaphore, a channel, a pool of connections, a \
+         rate limit), or for a step of {} that only one request takes at a time; raise the limit and see whether \
+         throughput grows.",
         at_a_time.each()
     );
     finding(because, remedy, &[])?.proven_if(false)
 }
 
-/// How many requests an idle server works on at a time, whatever the number of connections.
+/// Concurrency of an idle server, whatever the number of connections.
 pub struct Concurrency {
     /// Throughput times the time of one request alone.
     pub count: f64,
@@ -75,7 +75,7 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
+    /// The concurrency in words: `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
     pub fn phrase(&self) -> String {
         let rounded = self.count.round().max(1.0);
         format!(
@@ -87,27 +87,27 @@ impl Concurrency {
         )
     }
 
-    /// Time of one thing that each request needs by itself, if that is the limit: `1.3 ms`.
+    /// Time per request of the step that would be the limit if it served one request at a time: `1.3 ms`.
     pub fn each(&self) -> String {
         format_nanos(1e9 / self.throughput)
     }
 }
 
-/// Number of requests that an idle server serves at a time, whatever the number of connections.
+/// Concurrency of an idle server, by Little's law.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
     let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
         return None;
     }
-    // Little's law needs means; the median is the fallback. A disturbance makes a single request longer.
+    // Little's law needs the mean; the median is the fallback. The minimum over points excludes disturbances.
     let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
     let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
     let alone_s = alone.reduce(f64::min).filter(|us| *us > 0.0)? * 1e-6;
     let throughput = typical(&points, names::THROUGHPUT)?;
     let at_once = throughput * alone_s;
-    // Requests of one connection that wait for each other at the lowest load, too, do not show the time of a single
-    // one.
+    // Pipelined requests wait for each other even at the lowest load, so their response time is not that of a single
+    // request.
     let is_pipelined = |point: &&Point| {
         let rate = point.value(names::THROUGHPUT);
         rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)

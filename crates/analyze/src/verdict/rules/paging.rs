@@ -6,8 +6,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server waits for memory",
     evidence: "the account: threads blocked for memory, as a share of their non-idle time, by load; \
                `server.major_faults_per_sec` over `client.throughput_per_sec`",
-    threshold: "at the highest load under strain a fifth of that time, and a page read from disk for every 20 \
-                requests or fewer; without such pages two fifths, as a possibility",
+    threshold: "at the highest load under strain a fifth of that time, and at least one page read from disk for every \
+                20 requests; without such pages two fifths, as a possibility",
     refuted_by: "throughput stays the same with more memory",
     remedy: "more memory, a higher `memory.high` and `memory.max` of its control group; a smaller cache or fewer \
              mapped files",
@@ -43,9 +43,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let waits = group.waits.iter().filter(|wait| wait.kind == WaitKind::Memory);
     let longest_ms = waits.map(|wait| wait.longest_ms).fold(0.0, f64::max);
     let read = if is_read {
-        format!("{each:.1} pages for each request were read from a disk ({}/s)", format_si(pages))
+        format!("{each:.1} pages per request were read from disk ({}/s)", format_si(pages))
     } else {
-        "few pages were read from a disk, so it may be reclaim, or a mapping that another thread changes".into()
+        "few pages were read from disk, so the kernel may be reclaiming memory, or another thread changing a \
+        mapping"
+            .into()
     };
     let reached = reached(evidence);
     let limit = reached.as_ref().map_or(String::new(), |reached| format!(" It {}.", reached.clause()));
@@ -53,8 +55,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         || {
             let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
             let advice = format!(
-                "more memory for it, or less that it keeps or maps; `{command}` names its control group, and \
-                 `memory.high` and `memory.max` there are its limits"
+                "more memory for it, or keep and map less; `{command}` names its control group, whose limits are \
+                 `memory.high` and `memory.max`"
             );
             (advice, vec![command])
         },
@@ -63,7 +65,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "The server waits for memory: at {} {threads:.2} threads of {} were blocked for it at any time, {} of \
-             their time at work (the longest wait {}), {} at {}; {read}.{limit}",
+             their non-idle time (the longest wait {}), {} at {}; {read}.{limit}",
             load_words(high.load, sweep),
             group.name,
             percent(share),

@@ -2,8 +2,8 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "receive-budget",
-    cause: "receive processing is cut short with packets left",
-    evidence: "`net.squeezes_per_sec` (`/proc/net/softnet_stat`, time_squeeze), of the whole machine",
+    cause: "receive processing ends with packets left",
+    evidence: "`net.squeezes_per_sec` (`/proc/net/softnet_stat`, time_squeeze) of the whole machine",
     threshold: "at least 100 per second under strain, and ten times as many as at the lowest load; always a \
                 possibility",
     refuted_by: "throughput and response times stay the same with a larger budget",
@@ -28,14 +28,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = "sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=16000".to_string();
     finding(
         format!(
-            "Receive processing was cut short {}/s beyond the yield point ({}/s at the lowest load), on any CPU of \
-             the machine: packets were left for the next turn, which waits for other work.",
+            "Receive processing ended with packets left {}/s beyond the yield point ({}/s at the lowest load), summed \
+             over the machine's CPUs. The packets wait until other work has run.",
             format_si(rate),
             format_si(before)
         ),
         format!(
-            "To decide: `{command}`; if nothing gets faster, it is something else. Receive processing on more CPUs \
-             (`rps_cpus`, `ethtool -L`) helps as well."
+            "To decide: `{command}`; if throughput and response times stay the same, it is something else. Receive \
+             processing on more CPUs (`rps_cpus`, `ethtool -L`) helps as well."
         ),
         &[command],
     )?

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 const SELECT_RATIO: f64 = 0.9;
 /// Least number of sampled sleeps.
 const SELECT_SEEN: f64 = 5.0;
-/// Least size of the set. The library leaves smaller sets to the kernel.
+/// Least size of the set. The library passes smaller sets to the kernel.
 const SELECT_SET: f64 = 64.0;
 
 /// Number of sampled sleeps in select or poll, and of all sampled sleeps.
@@ -63,13 +63,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     );
     finding(
         format!(
-            "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: \
-             each call costs what is open, not what is ready.",
+            "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: the \
+             cost of a call grows with open descriptors, not ready ones.",
             grouped(in_select),
             grouped(seen),
             grouped(set),
         ),
-        format!("To try: `{scale}`; both side by side: `{both}`."),
+        format!("To try: `{scale}`; to compare both: `{both}`."),
         &[scale.clone(), both.clone()],
     )
 }

@@ -6,11 +6,11 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server answers with errors above a load",
     evidence: "answers other than 2xx or 3xx (`non_2xx`) and their statuses (`error_statuses`) by load; lines that \
                the server printed",
-    threshold: "more than the criterion `error_ratio` of the answers, and at least 5, in most points of a load and \
-                at most loads above it",
-    refuted_by: "the errors appear at every load: then the request is wrong, not the load",
-    remedy: "by status: 429, a higher limit of requests; 502 and 504, its backend; 503, its own limit; its error \
-             log; `straingauge load URL --connections N` at that load",
+    threshold: "more than the criterion `error_ratio` of the answers, and at least 5, in most points of a load and at \
+                most of the loads above it",
+    refuted_by: "the errors appear at every load: then the request is wrong",
+    remedy: "by status: 429, raise the request limit; 502 and 504, check its backend; 503, raise its own limit; see \
+             its error log; `straingauge load URL --connections N` at that load",
     source: "RFC 9110, section 15.6: the server knows that it failed; RFC 6585, section 4 (429)",
     is_limit: true,
     is_counted: true,
@@ -22,16 +22,12 @@ pub(super) const RULE: Rule = Rule {
 fn meaning(status: u16) -> Option<(&'static str, &'static str)> {
     Some(match status {
         429 => (
-            "a limit of requests refuses them",
-            "a higher limit where it is set (`limit_req` of nginx, a quota of a gateway), or fewer requests by each \
-             client",
+            "a request limit refuses them",
+            "a higher limit (nginx `limit_req`, a gateway's quota), or fewer requests per client",
         ),
-        502 => (
-            "a backend was not there, or closed the connection",
-            "see whether the backend runs and listens (`ss -ltn`)",
-        ),
+        502 => ("a backend was down, or closed the connection", "see whether the backend runs and listens (`ss -ltn`)"),
         503 => (
-            "a limit of requests, connections or a queue refuses them, or no backend is up",
+            "a limit on requests, connections or a queue refuses them, or no backend is up",
             "a higher limit (nginx `limit_req` and `limit_conn`, HAProxy `maxconn` and `timeout queue`); see whether a \
              backend is up",
         ),
@@ -53,18 +49,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let last = points.last()?;
     let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
     let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
-    let kept =
-        if evidence.log().is_some() { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
+    let kept = if evidence.log().is_some() { " (the run's folder has its output as `server.log`)" } else { "" };
     finding(
         format!(
-            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{which}{}.",
+            "The server answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{which}{}.",
             grouped(bad as f64),
             grouped(answers as f64),
             if is_new { ", none at the lowest load" } else { "" },
         ),
-        format!(
-            "To try: {advice}its error log{kept} says which limit it reached; `{command}` repeats that load alone."
-        ),
+        format!("To try: {advice}its error log{kept} says which limit it reached; `{command}` repeats only that load."),
         &[command],
     )
 }

@@ -7,11 +7,12 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the last lines that the server printed (`server.log`) on memory, descriptors, connections, workers, \
                connection pools, listen queues, request limits, backends, crashes",
     threshold: "a line of a known kind that no other rule quotes; a possibility unless more than the criterion \
-                `error_ratio` of the requests, and at least 5, fail in most points of a load and at most loads above \
-                it",
+                `error_ratio` of the requests, and at least 5, fail in most points of a load and at most of the loads \
+                above it",
     refuted_by: "the line appears at low loads, or while the server starts or ends",
     remedy: "a higher value of the limit that the line names",
-    source: "the texts of nginx, Apache, PHP-FPM, uWSGI, HikariCP, SQLAlchemy, PostgreSQL, MySQL, Java, Go, the kernel",
+    source: "log messages of nginx, Apache, PHP-FPM, uWSGI, HikariCP, SQLAlchemy, PostgreSQL, MySQL, Java, Go, the \
+        kernel",
     is_limit: true,
     is_counted: true,
     hidden_by: &["client", "client-ports"],
@@ -24,9 +25,9 @@ const READ_BYTES: usize = 64 << 10;
 const QUOTED: usize = 160;
 
 struct LogLineKind {
-    /// The rule that the line is evidence for.
+    /// Rule that the line supports.
     rule: &'static str,
-    /// Texts that such a line contains, in lower case.
+    /// Texts that the line contains, in lower case.
     words: &'static [&'static str],
     /// Meaning of the line.
     means: &'static str,
@@ -34,7 +35,7 @@ struct LogLineKind {
     advice: &'static str,
 }
 
-/// Kinds that explain others come first.
+/// Kinds of lines. A kind that explains others comes first.
 const KINDS: [LogLineKind; 9] = [
     LogLineKind {
         rule: "paging",
@@ -92,13 +93,13 @@ const KINDS: [LogLineKind; 9] = [
         rule: "backend",
         words: &["no live upstreams", "upstream timed out", "while connecting to upstream", "has no server available"],
         means: "had no answer from a backend",
-        advice: "whether the backend runs, and the backend alone",
+        advice: "check whether the backend runs, and measure it alone",
     },
     LogLineKind {
         rule: "crash",
         words: &["panic:", "panicked at", "fatal error:", "segmentation fault", "core dumped"],
-        means: "crashed, in part or as a whole",
-        advice: "the lines around it in `server.log` have the place",
+        means: "crashed, at least one of its processes",
+        advice: "see the lines around it in `server.log`",
     },
 ];
 
@@ -129,7 +130,7 @@ pub fn matched_lines(log: &[u8]) -> Vec<MatchedLines> {
     KINDS.iter().filter_map(of_kind).collect()
 }
 
-/// A sentence with a line of the log that supports a rule; empty without one. Every line explains errors.
+/// A sentence that quotes a log line in support of a rule; empty without such a line. Every line explains errors.
 pub fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
     let mut said = evidence.log().into_iter().flatten();
     let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");

@@ -3,14 +3,14 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "slow-file",
     cause: "the server waits for a file or a slow log",
-    evidence: "the account: requests whose threads were blocked in writing, reading or syncing a file, or in \
-               writing to a full pipe or to a socket that answers nothing, by load",
-    threshold: "most of the requests that load added (at least 1) were there, or waited for threads without idle \
-                time (criterion `saturation_ratio`) that were there more than anywhere else; a possibility below \
-                40 % of the added requests",
+    evidence: "the account: requests whose threads were blocked while they wrote, read or synced a file or wrote to a \
+               full pipe or to a socket that answers nothing, by load",
+    threshold: "most of the requests added by load (at least 1) waited there, or for threads without idle time \
+                (criterion `saturation_ratio`) that mostly waited there; a possibility below 40 % of the added \
+                requests",
     refuted_by: "throughput stays the same with the log on /dev/shm",
-    remedy: "`findmnt -T FILE`; by call: buffered writes, or another device or reader; one sync for several \
-             requests; more memory for the file cache, or more threads that read",
+    remedy: "`findmnt -T FILE`; for writes: buffer them, or use another device or a faster reader; for syncs: one for \
+             several requests; for reads: more memory for the file cache, or more threads",
     source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
     is_limit: true,
     is_counted: false,
@@ -35,17 +35,16 @@ pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel)
     };
     let advice = match call {
         _ if wait.kind == WaitKind::Pipe => {
-            "a reader that keeps up, or write it buffered, in another thread or without waiting"
+            "a reader that keeps up, or writes that are buffered, in another thread or without waiting"
         }
         call if call.contains("sync") => "one sync for several requests, or a faster device",
         call if call.contains("read") => {
             "more memory for the cache of files, a faster device, or more threads that read"
         }
-        _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device",
+        _ => "buffered writes (nginx `access_log FILE combined buffer=64k flush=1s`), or another device",
     };
     let commands = if path.starts_with('/') { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
-    let device =
-        commands.first().map_or(String::new(), |command| format!("; `{command}` says on which device it lies"));
+    let device = commands.first().map_or(String::new(), |command| format!("; `{command}` names its device"));
     let because = format!(
         "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({}), \
          {before:.2} at {}; {:.2} ran.",

@@ -5,15 +5,15 @@ use record::account::CLOSED_WINDOW;
 pub(super) const RULE: Rule = Rule {
     id: "slow-readers",
     cause: "clients that read slowly hold the server's threads",
-    evidence: "the account: threads blocked in sending on connections whose data waited for the receiver's window \
-               for most of the time (the kernel's `rwnd_limited`), by load; the client's CPUs",
-    threshold: "most of the requests that load added (at least 1) were there, or waited for threads without idle \
-                time (criterion `saturation_ratio`) that were there more than anywhere else; the load generator's \
-                CPUs not saturated; a possibility below 40 % of the added requests, or if connecting takes more than \
-                5 ms: a small window on a long path looks like it",
+    evidence: "the account: threads blocked in sending on connections that mostly waited for the receiver's window \
+               (the kernel's `rwnd_limited`), by load; the client's CPUs",
+    threshold: "most of the requests added by load (at least 1) waited there, or for threads without idle time \
+                (criterion `saturation_ratio`) that mostly waited there; the load generator's CPUs not saturated; a \
+                possibility below 40 % of the added requests, or if connecting takes more than 5 ms, because a small \
+                window on a long path has the same effect",
     refuted_by: "`ss -ti` shows no `rwnd_limited` on the server's connections: the path or the send buffer is full",
-    remedy: "a proxy that takes whole answers, larger send buffers (`net.ipv4.tcp_wmem`), events instead of a thread \
-             for each answer, a timeout for slow clients",
+    remedy: "a buffering proxy, larger send buffers (`net.ipv4.tcp_wmem`), events instead of a thread per answer, a \
+             timeout for slow clients",
     source: "RFC 9293, section 3.8.6: the receiver's window; tcp(7), TCP_INFO",
     is_limit: true,
     is_counted: false,
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let figure = |name: &str| typical(&evidence.strained(), name).unwrap_or(0.0);
     let is_ours = figure(names::CLIENT_UTILISATION) >= evidence.criteria().saturation_ratio;
-    // On a long path a small window limits a client that reads at once.
+    // On a long path, a small window limits even a client that reads at once.
     let is_far = figure(names::CONNECT_P50) > FAR_CONNECT_US;
     evidence.limit_by(RULE.id).filter(|_| !is_ours)?.proven_if(!is_far)
 }
@@ -39,15 +39,14 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     full_of(reading, group, wait)
 }
 
-/// `None` if the threads wait for the path and not for the clients.
+/// `None` if the threads wait for the path instead of the clients.
 pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<FoundLimit> {
     if !is_slow(wait) {
         return None;
     }
     let because = format!(
-        "Clients read their answers slowly: at {} {:.1} of {} were blocked in {} at any time ({}), \
-         {:.1} at {}. The connections waited for the receiver's window, not for the path: it is the \
-         clients that are slow, not the server.",
+        "Clients read their answers slowly: at {} {:.1} of {} were blocked in {} at any time ({}), {:.1} at {}. The \
+         connections waited for the receiver's window, not for the path: the clients are slow, not the server.",
         reading.at_high(),
         wait.threads,
         group.label(),
@@ -58,9 +57,9 @@ pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel)
     );
     let command = "ss -tim state established".to_string();
     let remedy = format!(
-        "To try: a proxy before it that takes whole answers (nginx buffers them), larger send buffers \
-         (`net.ipv4.tcp_wmem`), events instead of a thread for each answer, a timeout for slow clients; `{command}` \
-         shows `rwnd_limited` of each connection."
+        "To try: a proxy in front that buffers answers (e.g. nginx), larger send buffers (`net.ipv4.tcp_wmem`), events \
+         instead of a thread per answer, a timeout for slow clients; `{command}` shows `rwnd_limited` of each \
+         connection."
     );
     FoundLimit::new(RULE.id, because, remedy, &[command])
 }

@@ -7,12 +7,12 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server slows down with each request served",
     evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, in undisturbed points; \
                the yardstick",
-    threshold: "1.25 times in the median of at least three loads, 1.1 times at each of them, the median response \
-                time 1.1 times, less the machine's own change (yardstick); if other work disturbed the points, \
-                1.5 times, and a straight line by requests served explains 85 % of all costs",
+    threshold: "1.25 times in the median of at least three loads, at least 1.1 times at each of them, and 1.1 times \
+                the median response time, after correction for the machine's own change (yardstick); if other work \
+                disturbed the points, 1.5 times, and a straight line over requests served explains 85 % of all costs",
     refuted_by: "the server is as slow right after a restart",
-    remedy: "`perf top -p PID` names the function; limit the state that is kept for each request",
-    source: "comparison within a load excludes the load as the cause",
+    remedy: "`perf top -p PID` names the function; limit the state kept for each request",
+    source: "comparison at the same load excludes load as the cause",
     is_limit: false,
     is_counted: false,
     hidden_by: &["client", "cpu-quota", "cpu-bursts"],
@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 const TIME_GROWTH_RATIO: f64 = 1.25;
 /// Least growth with time if other work disturbed the points.
 const UNQUIET_TIME_GROWTH: f64 = 1.5;
-/// Least share of the cost that a line by requests served explains, if other work disturbed the points.
+/// Least share of the cost that a line over requests served explains, if other work disturbed the points.
 const UNQUIET_EXPLAINED: f64 = 0.85;
 /// Least number of loads that were visited twice.
 const LEAST_LOADS: usize = 3;
@@ -53,11 +53,11 @@ fn visits<'a>(
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    // Without softirq time, which includes other work on the server's CPUs.
+    // Excludes softirq time, which includes other work on the server's CPUs.
     let cost =
         |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
-    // Other work changes with time, too. Without quiet points only a cost that rose with each request counts: other
-    // work makes steps.
+    // Other work also changes with time, but in steps. Without quiet points, only a cost that rose with each request
+    // counts.
     let quiet = visits(evidence, false, cost);
     let is_unquiet = quiet.len() < LEAST_LOADS;
     let visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
@@ -84,7 +84,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
         return None;
     }
-    // The CPU cost of a server that mostly sleeps depends on what the CPU did before; its response times do not grow.
+    // The CPU cost of a mostly idle server depends on what the CPU did before, while its response times do not grow.
     let waits = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50));
     let waits = waits.iter().map(|((_, first), (_, last))| last / first);
     if median(waits)? / machine < 1.1 {
@@ -96,23 +96,24 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("perf top -p {pid}");
     finding(
         format!(
-            "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU \
-             at the last visit than at the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more \
-             in the middle of all loads).",
+            "The server slows down with the number of requests served, not with load: at each of {} loads a request \
+             cost more CPU at the last visit than at the first. At {} it cost {low:.1} us at first, and {high:.1} us \
+             after {} more requests ({} more in the median of all loads).",
             visits.len(),
             load_words(first.offered_per_sec().unwrap_or(first.connections as f64), first.sweep),
             format_si(served),
             percent(rose - 1.0)
         ),
         format!(
-            "To try: `{command}` under load names the function that grows (a list that is searched, a log or cache \
-             that is kept whole); bound what is kept for each request."
+            "To try: `{command}` under load names the function that grows (e.g. a list that is searched, a log or \
+             cache without a limit); limit the state kept for each request."
         ),
         &[command],
     )
 }
 
-/// Whether a straight line by the requests served before explains most of the cost of a request, at all loads together.
+/// Whether a straight line over the requests served so far explains most of the cost of a request, for all loads
+/// together.
 fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) -> bool {
     let points = evidence.run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
     let costs: Vec<_> = points.filter_map(|point| Some((evidence.served_before(point.index), cost(point)?))).collect();

@@ -8,8 +8,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "threads spin for a lock",
     evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, \
                `server.processes`",
-    threshold: "as `memory-bound`, with twice the user time, and a wait for a CPU as long as the CPU time; \
-                always a possibility",
+    threshold: "as `memory-bound`, with twice the user time, and a wait for a CPU as long as the CPU time; always a \
+                possibility",
     refuted_by: "`perf top` shows the time in functions that do work",
     remedy: "`perf top -p PID` names the function; a lock that sleeps",
     source: "Gunther (2007): coherency and contention",
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Least user time at the expensive load over that at the cheap one, with which threads spin.
 const SPIN_RATIO: f64 = 2.0;
-/// Least wait for a CPU over the CPU time of a request.
+/// Least ratio of a request's wait for a CPU to its CPU time.
 const SPIN_WAITED: f64 = 1.0;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -36,14 +36,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("perf top -p {pid}");
     finding(
         format!(
-            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without \
-             making progress.",
+            "{}, while its {threads:.0} threads waited {} us for a CPU per request: they use the CPU without making \
+             progress.",
             grown.sentence(),
             format_si(waited)
         ),
         format!(
-            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps \
-             (pthread_mutex) gives the CPU to its holder."
+            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a sleeping lock \
+             (pthread_mutex) leaves the CPU to its holder."
         ),
         &[command],
     )?

@@ -5,7 +5,7 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server's TIME_WAIT sockets reached their limit",
     evidence: "`tcp.time_wait_overflows_per_sec`, `time-wait` connections",
     threshold: "at least 1 per second in most points of a load and of the loads above it",
-    refuted_by: "`ss -tan state time-wait` is far below net.ipv4.tcp_max_tw_buckets",
+    refuted_by: "`ss -tan state time-wait` shows far fewer sockets than net.ipv4.tcp_max_tw_buckets",
     remedy: "let clients close first (keep-alive), `sysctl -w net.ipv4.tcp_max_tw_buckets=262144`",
     source: "Almeida, Almeida and Yates (1996), section 5.5",
     is_limit: true,
@@ -22,8 +22,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = "sysctl -w net.ipv4.tcp_max_tw_buckets=262144".to_string();
     finding(
         format!(
-            "The server's TIME_WAIT sockets reached their limit at {at}: {} of its port were there, and {}/s more \
-             connections ended without that state.",
+            "The server's TIME_WAIT sockets reached their limit at {at}: its port had {}, and {}/s more connections \
+             ended without that state.",
             grouped(held),
             format_si(rate)
         ),

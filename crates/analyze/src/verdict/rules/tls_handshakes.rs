@@ -2,13 +2,13 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "tls-handshakes",
-    cause: "handshakes of TLS fill the server's CPU",
+    cause: "TLS handshakes fill the server's CPU",
     evidence: "`client.tls_handshakes_per_sec` over `client.throughput_per_sec`, `client.tls_resumed_ratio`, under \
                strain; whether a CPU of the server is saturated",
     threshold: "at least one handshake for every 5 requests in the median point under strain, less than half of them \
                 resumed, a CPU saturated",
-    refuted_by: "over connections that stay the same requests cost as much CPU time",
-    remedy: "connections that stay, session tickets, a certificate with ECDSA P-256",
+    refuted_by: "over persistent connections, the same requests cost as much CPU time",
+    remedy: "persistent connections, session tickets, an ECDSA P-256 certificate",
     source: "RFC 8446, section 2.2: a resumed session needs no signature; Coarfa, Druschel and Wallach, \"Performance \
              Analysis of TLS Web Servers\" (2006)",
     is_limit: true,
@@ -35,14 +35,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("straingauge load {}", quoted(&evidence.run.record.scenario.url()));
     finding(
         format!(
-            "Handshakes of TLS fill the server's CPU: beyond the yield point it made {}/s, {each:.1} for each request, \
-             {} of them resumed{took}{alone}.",
+            "TLS handshakes fill the server's CPU: beyond the yield point it made {}/s, {each:.1} per request, {} of \
+             them resumed{took}{alone}.",
             format_si(handshakes),
             percent(resumed)
         ),
         format!(
-            "To try: connections that stay open (keep-alive), session tickets, and a certificate with ECDSA P-256; \
-             `{command}` without `--requests-per-connection` shows what a request costs then."
+            "To try: persistent connections (keep-alive), session tickets, and an ECDSA P-256 certificate; `{command}` \
+             without `--requests-per-connection` shows the cost of a request then."
         ),
         &[command],
     )

@@ -2,14 +2,14 @@ use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "unequal-workers",
-    cause: "one of several processes is slower than the others, or full alone",
+    cause: "one of several processes is slower than the others, or the only full one",
     evidence: "the account: each process's time with and without work at the highest load under strain; requests \
                by process",
     threshold: "at least twice the time of the median process for a request, busy for at least 70 % of the time; \
                 or one process without idle time, and the median one busy for at most 70 % of it",
-    refuted_by: "another process is full in each run",
-    remedy: "one queue for all processes, connections that may change process, the same CPUs for each",
-    source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, whatever the load of each",
+    refuted_by: "a different process is full in each run",
+    remedy: "one queue for all processes, connections that may change process, equal CPUs for each",
+    source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, regardless of each one's load",
     is_limit: true,
     is_counted: false,
     hidden_by: &["client", "forks"],
@@ -24,7 +24,7 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     groups().find_map(|group| slow_one(reading, group)).or_else(|| groups().find_map(|group| full_one(reading, group)))
 }
 
-/// A process takes several times as long for a request as the median one, and has little idle time.
+/// A process that takes several times as long per request as the median one, and has little idle time.
 fn slow_one(reading: &AccountRange<'_>, group: &GroupLevel) -> Option<FoundLimit> {
     let at_work = group.processes.iter().filter(|one| one.us_per_request().is_some());
     let mut by_time: Vec<(f64, &ProcessLevel)> =
@@ -81,9 +81,9 @@ fn compare_processes(because: String, pids: &[u32]) -> Option<FoundLimit> {
     let pids: Vec<String> = pids.iter().take(4).map(u32::to_string).collect();
     let command = format!("ps -o pid,psr,pcpu,args -p {}", pids.join(","));
     let remedy = format!(
-        "To try: compare its work and its CPU with the others' (`{command}`); connections that stay with one \
-         process (SO_REUSEPORT, accept in turn) are not moved when it is slow: let all accept from one queue, or \
-         close connections after some requests."
+        "To try: compare its work and its CPU with the others' (`{command}`); connections stay with one process \
+         (SO_REUSEPORT, accept in turn) even if it is slow: let all processes accept from one queue, or close \
+         connections after some requests."
     );
     FoundLimit::new(RULE.id, because, remedy, &[command])
 }

@@ -3,11 +3,11 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "worker-pool",
     cause: "a fixed pool of workers is busy",
-    evidence: "the account: idle time of the threads of one name, and their blocked time; requests under way",
-    threshold: "most of the requests that load added (at least 1) were queued in the server or asleep; threads \
-                of one name had no idle time (criterion `saturation_ratio`), ran for less than 40 % of it, and \
-                were mostly blocked in something other than a lock, a file or another server; a possibility \
-                below 40 % of the added requests",
+    evidence: "the account: idle and blocked time of the threads with one name; requests in progress",
+    threshold: "most of the requests added by load (at least 1) were queued in the server or asleep; threads with one \
+                name had no idle time (criterion `saturation_ratio`), ran for less than 40 % of it, and were mostly \
+                blocked in something other than a lock, a file or another server; a possibility below 40 % of the \
+                added requests",
     refuted_by: "throughput stays the same with more workers",
     remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its \
              threads",
@@ -18,16 +18,16 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("worker-pool"),
 };
 
-/// Requests under way over the threads of a pool that is full, at least.
+/// Least number of requests in progress per thread of a full pool.
 const LEAST_PER_THREAD: f64 = 1.05;
 
 pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<FoundLimit> {
     let in_flight = reading.high.requests.as_ref()?.in_flight;
-    // Where each request has a thread, more threads are no remedy.
+    // If each request has a thread, more threads do not help.
     if in_flight < LEAST_PER_THREAD * group.threads {
         return None;
     }
-    // Threads that sleep beyond the requests under way serve none: they look for work from time to time.
+    // Threads beyond the number of requests serve none: they poll for work.
     let lowest = reading.all.iter().find(|level| level.requests.is_some())?;
     let asleep = lowest.group(&group.name).map_or(0.0, |same| same.blocked(WaitKind::Sleep));
     if most.kind == WaitKind::Sleep && asleep > lowest.in_flight() + 1.0 {
@@ -35,8 +35,8 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
     }
     let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
     let because = format!(
-        "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
-         requests were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
+        "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} requests \
+         were in progress. Its threads spent {} of that time in {}{}, {} waiting for a CPU, and {} running.",
         group.label(),
         reading.at_high(),
         in_flight,
@@ -49,7 +49,7 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
     let command = format!("grep -H . /proc/{}/task/*/comm", reading.pid);
     let remedy = format!(
         "To try: more workers (threads, processes) in its configuration, or shorter waits in {}; the page has the \
-         stacks. `{command}` names its threads.",
+         stacks. `{command}` names the threads.",
         most.place
     );
     FoundLimit::new(RULE.id, because, remedy, &[command])

@@ -66,7 +66,7 @@ pub fn full_at(uses: &[ResourceUse], most: f64) -> Result<Range, String> {
                 format_si(high)
             )),
             own if own >= most / 2.0 => Ok(Range { low: now.rate * FULL, high: Some(now.rate / FULL) }),
-            _ => Err("other work fills it, which may or may not give way".into()),
+            _ => Err("other work fills it, and may or may not yield to the server".into()),
         };
     }
     let decile = |at| quantile(rates.clone(), at).unwrap_or(0.0);
@@ -76,7 +76,7 @@ pub fn full_at(uses: &[ResourceUse], most: f64) -> Result<Range, String> {
     }
     if high < LEAST_VARIATION * low {
         return Err(format!(
-            "the rate varied by {:.0} % only, {:.0} % are needed ({} to {}/s)",
+            "the rate varied by only {:.0} %; {:.0} % are needed ({} to {}/s)",
             (high / low - 1.0) * 100.0,
             (LEAST_VARIATION - 1.0) * 100.0,
             format_si(low),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_resource_has_no_room_and_other_work_reduces_the_capacity() {
+    fn a_full_resource_has_no_headroom_and_other_work_reduces_the_capacity() {
         let at = |rate: f64, used: f64, own: f64| ResourceUse { rate, used, own };
         let full: Vec<ResourceUse> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
         let range = full_at(&full, 1.0).unwrap();
