@@ -206,7 +206,7 @@ pub struct Chart {
     pub markers: Vec<Marker>,
     /// Limits that the user set.
     pub limits: Vec<LimitLine>,
-    /// Stacked layers, below the lines.
+    /// Stacked layers, drawn below the lines.
     pub layers: Vec<ChartLayer>,
     /// Lines and dots.
     pub series: Vec<ChartSeries>,

@@ -41,13 +41,14 @@ impl Case {
     }
 }
 
-/// A limit of `--fail-if`. A figure that was not measured counts as crossed. `whose` names one of several runs.
+/// A limit of `--fail-if`. A figure that was not measured counts as crossed. `whose` is the prefix that names one of
+/// several runs.
 pub fn limit(whose: &str, limit: &FailLimit, check: &LimitCheck) -> Case {
     let result = if check.is_crossed { CaseResult::Failed } else { CaseResult::Passed };
     Case::new("limits", &format!("{whose}{limit}"), result, &check.words)
 }
 
-/// Checks whether the run completed; `why` it did not.
+/// Whether the run completed; `why` is the reason if it did not.
 pub fn end(why: Option<&str>) -> Case {
     let name = "the run reached its end";
     match why {
@@ -61,7 +62,7 @@ pub fn comparison(compared: Result<&Comparison, &Refused>, names: [&str; 2]) -> 
     let error = |why: &str| vec![Case::new("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
         Ok(comparison) if comparison.figures.is_empty() => {
-            error("nothing could be compared: at no load do both runs have a figure")
+            error("nothing could be compared: no load has figures of both runs")
         }
         Ok(comparison) => comparison.figures.iter().map(|figure| difference(figure, names)).collect(),
         Err(why) => error(&why.to_string()),
@@ -82,7 +83,6 @@ fn difference(one: &Difference, names: [&str; 2]) -> Case {
         }
         Outcome::Untested => (CaseResult::Skipped, "not tested: a run has fewer than two repeats".into()),
     };
-    // The words of the table.
     let row = compare::row(one);
     let (a, b, ratio, interval) = (&row[1], &row[2], &row[3], &row[4]);
     let interval = if interval.is_empty() { String::new() } else { format!(" (interval {interval})") };

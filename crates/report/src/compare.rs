@@ -86,7 +86,7 @@ pub(crate) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> String {
         table.row(std::iter::once(load_words(at)).chain(figures.iter().map(|figure| of_load(figure, *load))).collect());
     }
     let departs = figures.iter().flat_map(|figure| &figure.loads).any(|at| at.departs);
-    let star = if departs { "; * differs from the other loads, and not by chance" } else { "" };
+    let star = if departs { "; * differs significantly from the other loads" } else { "" };
     format!("\n{b} / {a} by load{star}\n{}", table.lines())
 }
 

@@ -22,7 +22,7 @@ pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
     }
     let there = capabilities.iter().filter(|capability| capability.is_available).count();
     out + &format!(
-        "\n{there} of {} available; what is missing is printed as \"not measured\", never as 0\n",
+        "\n{there} of {} available; missing figures are printed as \"not measured\", never as 0\n",
         capabilities.len()
     )
 }
@@ -43,11 +43,11 @@ pub fn leftovers(left: &[Leftover], removed: &[Leftover], not_removed: &[String]
     }
     not_removed.iter().for_each(|why| out.push_str(&format!("not removed: {why}\n")));
     if left.is_empty() {
-        out.push_str("nothing is left behind\n");
+        out.push_str("no leftovers\n");
     } else if not_removed.is_empty() {
         out.push_str("straingauge doctor --clean removes it\n");
     }
-    not_seen.iter().for_each(|what| out.push_str(&format!("not looked at: {what}\n")));
+    not_seen.iter().for_each(|what| out.push_str(&format!("not checked: {what}\n")));
     out
 }
 
@@ -65,10 +65,10 @@ mod tests {
         assert_eq!(
             text,
             "Left behind\n  control group    /a (2 processes), of process 77\n  unfinished file  runs/.x (a file), of \
-             process 77\nstraingauge doctor --clean removes it\nnot looked at: /b: it belongs to another user\n"
+             process 77\nstraingauge doctor --clean removes it\nnot checked: /b: it belongs to another user\n"
         );
-        assert_eq!(leftovers(&[], &[], &[], &[]), "nothing is left behind\n");
+        assert_eq!(leftovers(&[], &[], &[], &[]), "no leftovers\n");
         let text = leftovers(&[], &[group], &[], &[]);
-        assert_eq!(text, "Removed\n  control group  /a (2 processes), of process 77\nnothing is left behind\n");
+        assert_eq!(text, "Removed\n  control group  /a (2 processes), of process 77\nno leftovers\n");
     }
 }

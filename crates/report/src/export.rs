@@ -112,7 +112,7 @@ impl StackRecording {
         let of_all = |account: &Account| Accounted { load: None, requests: 0.0, account: account.clone() };
         let accounts: Vec<_> = profile.account.iter().map(of_all).collect();
         if stacks.samples() == 0 && accounts.is_empty() {
-            let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
+            let why = "no sample of the server's work: load it while it is profiled, or profile for longer";
             return Err(not_measured(why));
         }
         let title = PlainText::from(format!("{} on port {}", profile.command, profile.port).as_str());
@@ -124,7 +124,7 @@ impl StackRecording {
     pub fn of_run(run: &RunDir) -> Result<StackRecording, Refused> {
         if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
             let command = record::text::plain(run.record.scenario.kind.command(), 40);
-            return Err(not_measured(format!("{command} takes no samples of stacks; profile and find do")));
+            return Err(not_measured(format!("{command} samples no stacks; use profile or find")));
         }
         let findings = analyze::zones::of_run(run);
         let mut recording = StackRecording {
@@ -169,7 +169,7 @@ impl StackRecording {
             }
             ExportFormat::FoldedWaits | ExportFormat::FoldedWaitsChange => {}
             _ if self.windows.is_empty() => {
-                return Err(not_measured("no stack was sampled; folded-waits has what the threads did"));
+                return Err(not_measured("no stack was sampled; --export folded-waits has the threads' states"));
             }
             _ => {}
         }
@@ -265,7 +265,7 @@ fn grouped<'a, T>(
 }
 
 /// Calls `each` with every state of the threads, as the frames of a stack, and its time in nanoseconds. The time of a
-/// place with sampled stacks is divided among them.
+/// place is divided among its sampled stacks.
 fn each_state(account: &Account, mut each: impl FnMut(Vec<String>, f64)) {
     for group in &account.groups {
         let mut add = |words: Vec<String>, ns: f64| {

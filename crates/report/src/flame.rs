@@ -1,8 +1,8 @@
 //! Flame graphs as SVG without script, coloured by layer, or by growth since another profile. The usual scripts have
-//! the CDDL as their licence.
+//! the CDDL licence.
 //!
-//! The width is the number of samples. A frame has the colour of its function's layer; a helper or unknown function
-//! has that of its caller. Frames narrower than a third of a pixel are not drawn.
+//! The width is the number of samples. A frame has the colour of its function's layer; a helper or unknown function has
+//! that of its caller. Frames narrower than a third of a pixel are not drawn.
 
 use crate::text::in_markup;
 use analyze::compare::costs::STACK_COUNTS_PER_NS;
@@ -153,7 +153,7 @@ impl Painter<'_> {
             Colours::Costs { after } => {
                 let us = |count: u64| count as f64 / STACK_COUNTS_PER_NS / 1e3;
                 let change = (node.count as f64 - node.before as f64) / after.max(1) as f64;
-                let note = format!("{:.3} us -> {:.3} us a request", us(node.before), us(node.count));
+                let note = format!("{:.3} us -> {:.3} us per request", us(node.before), us(node.count));
                 (growth_colour(change), note)
             }
         };
@@ -192,7 +192,7 @@ fn layer_of(frame: &str, inherited: Layer, level: usize) -> Layer {
     }
 }
 
-/// Distinct for readers who confuse red and green (after Okabe and Ito, Color Universal Design, 2008).
+/// Colours that remain distinct with red-green blindness (after Okabe and Ito, Color Universal Design, 2008).
 fn colour_of(layer: Layer) -> &'static str {
     match layer {
         Layer::User => "#b9dcf2",
@@ -272,8 +272,11 @@ mod tests {
     fn costs_per_request_are_compared_instead_of_shares() {
         let picture =
             draw_cost_difference(&folded("s;a 1000000\ns;b 1000000\n"), &folded("s;a 3000000\ns;b 1000000\n"));
-        assert!(picture.contains("a (1.000 us -> 3.000 us a request)"), "{picture}");
-        assert!(picture.contains("b (1.000 us -> 1.000 us a request)"), "its share fell, its cost did not: {picture}");
+        assert!(picture.contains("a (1.000 us -> 3.000 us per request)"), "{picture}");
+        assert!(
+            picture.contains("b (1.000 us -> 1.000 us per request)"),
+            "its share fell, its cost did not: {picture}"
+        );
         assert_eq!(picture.matches("#eeeeee").count(), 2, "the legend's and b: {picture}");
     }
 

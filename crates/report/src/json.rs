@@ -26,7 +26,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Output<'a> {
     /// Version of the output format.
     pub schema: u32,
-    /// Crossed limits of `--fail-if`, in words; only for `find`.
+    /// Crossed limits of `--fail-if`, as text; only for `find`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits_crossed: Option<Vec<String>>,
     /// The content.
@@ -40,9 +40,9 @@ pub struct Output<'a> {
 pub enum Content<'a> {
     /// Output of `find`, and of `report` for a run with points.
     Run(Box<Run<'a>>),
-    /// Output of `find --compare-with`, and of `report` for such a run.
+    /// Output of `load`, and of `report` for a run of `load`.
     Point(Loaded<'a>),
-    /// `find --compare-with`, and `report` of such a run.
+    /// Output of `find --compare-with` and `--beside`, and of `report` for such a run.
     SideBySide(SideBySide<'a>),
     /// Output of `compare`: two runs compared.
     Comparison {

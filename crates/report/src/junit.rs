@@ -36,7 +36,7 @@ fn document(writer: &mut Writer<Vec<u8>>, cases: &[Case]) -> io::Result<()> {
     Ok(())
 }
 
-/// The attributes that both elements have.
+/// The counts that both elements have as attributes.
 fn counts<'a>(name: &str, cases: impl Iterator<Item = &'a Case> + Clone) -> [(&'static str, Cow<'static, str>); 4] {
     let count = |result| cases.clone().filter(|case| case.result == result).count().to_string().into();
     [

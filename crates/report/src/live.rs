@@ -37,8 +37,8 @@ pub fn policy() -> String {
 
 /// Shown until there is a report.
 pub fn waiting() -> &'static str {
-    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
-     <title>straingauge</title><p>The report appears here with the next point.</p></html>"
+    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light \
+     dark\"><title>straingauge</title><p>The report appears here after the next point.</p></html>"
 }
 
 /// The state of a run as a server-sent event; `drawn` is the number of the report's version.

@@ -49,7 +49,7 @@ pub fn side_by_side(
     let said = [of("A", runs.0, verdicts.0), of("B", runs.1, verdicts.1)];
     let out = match compared {
         Ok(comparison) => headed(&title, &headline(comparison)) + &differences(comparison),
-        Err(why) => headed(&title, &format!("Nothing to compare: {why}")),
+        Err(why) => headed(&title, &format!("Cannot compare: {why}")),
     };
     out + &items(said.into_iter()) + &checked(checks) + &doubts(&verdicts.0.doubts) + &end(runs.0)
 }
@@ -73,7 +73,7 @@ pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
     let out = headed("straingauge compare", &headline(comparison)) + &differences(comparison);
     let shown = comparison.doubts.iter().take(MOST_SENTENCES).map(|doubt| escaped(doubt));
     let rest = comparison.doubts.len().saturating_sub(MOST_SENTENCES);
-    let rest = (rest > 0).then(|| format!("and {}: the command's output lists all", count(rest, "more doubt")));
+    let rest = (rest > 0).then(|| format!("and {} in the command's output", count(rest, "more doubt")));
     out + &items(names.iter().zip(["A", "B"]).map(|(name, which)| escaped(&format!("{which}: {name}"))))
         + &items(shown.chain(rest))
 }

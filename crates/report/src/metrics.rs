@@ -49,7 +49,7 @@ pub type Label = (&'static str, String);
 pub struct MetricSample {
     /// Labels that distinguish the series within the family.
     pub labels: Vec<Label>,
-    /// Its value.
+    /// The value.
     pub value: MetricValue,
 }
 

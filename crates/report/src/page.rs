@@ -197,9 +197,9 @@ fn section(
     let is_rate = sweep.sweep == Sweep::Rate;
     let is_live = matches!(&run.record.scenario.kind, RunKind::Find(FindRun { shift: Some(_), .. }));
     let what = if is_live {
-        "Live requests, of which a share was moved to the server; times are those of the server's machine."
+        "Live requests, a share of which was moved to the server; times are measured on the server's machine."
     } else if is_rate {
-        "Requests leave by a schedule that does not wait for responses: what independent users do."
+        "Requests follow a schedule that does not wait for responses, like independent users."
     } else {
         "A fixed number of connections, each sending its next request when the response is complete."
     };
@@ -226,7 +226,7 @@ fn workload(run: &RunDir) -> Option<Value> {
     let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
     let point = run.points.iter().filter(has_results).max_by(|a, b| throughput(a).total_cmp(&throughput(b)))?;
     let note = format!(
-        "Point {:03}, the one with the highest throughput ({}/s); each point's own stand with it below.",
+        "Point {:03}, with the highest throughput ({}/s); those of each point are listed with it below.",
         point.index,
         format_si(throughput(point))
     );

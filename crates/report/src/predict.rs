@@ -132,15 +132,15 @@ fn model(prediction: &Prediction) -> String {
                 parts.push(format!("it cools down in {}", format_nanos(server.cooling_s * 1e9)));
             }
             if server.background_cpus > 0.0 {
-                parts.push(format!("{:.3} CPUs busy beside the requests", server.background_cpus));
+                parts.push(format!("{:.3} CPUs busy with other work than requests", server.background_cpus));
             }
-            parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
+            parts.push(format!("{} outside of the CPU", format_nanos(server.path_s * 1e9)));
             if server.in_flight > 1.0 {
-                parts.push(format!("{} requests in flight on a connection", server.in_flight));
+                parts.push(format!("{} requests in flight per connection", server.in_flight));
             }
             parts.push(format!("squared variation of service {:.2}", server.cv_squared));
             parts.extend(
-                server.limit_per_sec.map(|limit| format!("at most {}/s whatever the CPUs do", format_si(limit))),
+                server.limit_per_sec.map(|limit| format!("at most {}/s regardless of the CPUs", format_si(limit))),
             );
             parts.push(if server.cpus == 1.0 { "1 CPU".into() } else { format!("{} CPUs", server.cpus) });
             parts.join(", ")
@@ -151,7 +151,8 @@ fn model(prediction: &Prediction) -> String {
 
 fn checks(prediction: &Prediction) -> String {
     format!(
-        "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n{}",
+        "errors of the models on points that they were not fitted to:\n|predicted / measured - 1| of throughput and \
+         demand\n{}",
         table(&prediction.checks, prediction.model.form).aligned(1).lines()
     )
 }
@@ -162,7 +163,7 @@ fn validation(prediction: &Prediction) -> String {
     let passing = found.numbers.iter().filter(|number| number.passes()).count();
     let mut out = wrap(
         &format!(
-            "fitted to {} loads up to {}, checked on all beyond: {passing} of {} numbers within their limit",
+            "fitted to {} loads up to {}, checked on the higher ones: {passing} of {} numbers within their error limit",
             found.fitted.0,
             grouped(found.fitted.1),
             found.numbers.len()
@@ -180,7 +181,7 @@ fn open_points(prediction: &Prediction) -> String {
     if prediction.open_points.is_empty() {
         return String::new();
     }
-    format!("the model of the closed loop on the open loop\n{}", checked_table(&prediction.open_points))
+    format!("open-loop points predicted by the closed loop's model\n{}", checked_table(&prediction.open_points))
 }
 
 fn checked_table(numbers: &[Checked]) -> String {

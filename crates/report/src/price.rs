@@ -13,7 +13,7 @@ pub(crate) const SIDES: [&str; 2] = ["without", "with"];
 
 /// Sentences, the cost over all loads, ratios by load, doubts.
 pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> String {
-    let title = format!("The price of '{}' beside {}", price.command, server_words(a));
+    let title = format!("The price of '{}' for {}", price.command, server_words(a));
     let mut out = wrap_at(WIDTH, &title, "", "  ") + &wrap_at(WIDTH, &price_words(price, comparison), "", "");
     out.push_str("\nover all loads\n");
     out.push_str(&table(a, b, price, comparison).lines());

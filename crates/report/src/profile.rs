@@ -116,22 +116,21 @@ fn checks(profile: &Profile) -> String {
     let sums = &profile.samples;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
     let mut out = format!(
-        "where the server's work ran: its own processes {:.1} %, other processes {:.1} %, idle CPUs {:.1} %\n",
+        "the server's work ran in: its own processes {:.1} %, other processes {:.1} %, idle CPUs {:.1} %\n",
         share(sums.server_in_own_process, sums.server()),
         share(sums.server_in_others, sums.server()),
         share(sums.server_on_idle, sums.server())
     );
     out += &format!(
-        "in the server's processes, but not its work: packets of the other end {:.1} %, other packets {:.1} %\n",
+        "other work in the server's processes: packets of the other end {:.1} %, other packets {:.1} %\n",
         share(sums.peer_in_server, sums.in_server()),
         share(sums.others_in_server, sums.in_server())
     );
     let check = &profile.cpu_check;
     let difference = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
     out += &format!(
-        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a \
-         sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are \
-         missing (n = {:.0})\n",
+        "check: server's processes by samples {:.3} s, by the scheduler {:.3} s ({difference}); a sample counts {:.3} \
+         ms{}; clock interrupts skipped {:.2} %, missing {:.2} % (n = {:.0})\n",
         check.sampled_ns / 1e9,
         check.scheduler_ns / 1e9,
         profile.sample_ns / 1e6,
@@ -249,7 +248,7 @@ pub fn changes(changes: &[Change]) -> String {
         changes.len() - clear,
         if clear > CHANGES { "; the largest changes are shown" } else { "" }
     );
-    out.push_str("shares are of each profile's own samples, so growth of one makes the others shrink\n");
+    out.push_str("shares refer to each profile's own samples, so growth of one function reduces the others' shares\n");
     out
 }
 

@@ -33,7 +33,7 @@ use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
 
 const MAX_DOUBTS: usize = 5;
 
-/// The first screen of a run with an answer, at most [`MOST_LINES`] lines; of other runs [`full`].
+/// The first screen of a run, at most [`MOST_LINES`] lines; [`full`] if the run has no answer.
 pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     match &verdict.answer {
         Some(answer) if findings.axes.is_empty() => answer::text(run, findings, verdict, answer),
@@ -94,7 +94,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
         let so_many = |n: usize, word: &str| (n > 0).then(|| count(n, word));
         let kinds = [so_many(warnings, "warning"), so_many(rest.len() - warnings, "note")];
         let what = kinds.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        format!("and {} more ({what}): report.html and --json have all", rest.len())
+        format!("and {} more ({what}) in report.html and --json", rest.len())
     });
     (by_gravity, words)
 }
@@ -103,7 +103,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Refused>) -> String {
     let mut out = match comparison {
         Ok(comparison) => crate::compare::text(comparison),
-        Err(why) => wrap(&format!("Nothing to compare: {why}."), "", ""),
+        Err(why) => wrap(&format!("Cannot compare: {why}."), "", ""),
     };
     for (name, one) in [("A", a), ("B", b)] {
         let findings = analyze::zones::of_run(one);
@@ -125,9 +125,9 @@ fn sweep_table(sweep: &SweepFindings) -> String {
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
     let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
-    let reap = if has_reap { " reap: the client's own share of p99;" } else { "" };
+    let reap = if has_reap { " reap: client's share of p99;" } else { "" };
     let title =
-        format!("{title}, {repeats}: medians;{reap} CPU, user, sys, soft(irq) in us per request; points that failed");
+        format!("{title}, {repeats}: medians;{reap} CPU, user, sys, soft(irq) in us per request; failed points");
     wrap(&title, "", "") + &table.lines()
 }
 
@@ -151,11 +151,11 @@ fn unloading_table(unloading: &Unloading) -> String {
     }
     let repeats = if unloading.repeats == 1 { "once".into() } else { format!("{} repeats", unloading.repeats) };
     let compared = if unloading.never_back {
-        "where it came down: up before that, down ever since, and the smallest and largest of all visits since"
+        "if the server came down: up = before, down = since then, with the range of all visits since"
     } else {
-        "down/up within repeats, where the load held on the way up"
+        "down/up within repeats, if the load held on the way up"
     };
-    let title = format!("up and down again, {repeats}: good answers, medians; {compared}");
+    let title = format!("loads going up and down, {repeats}: good answers, medians; {compared}");
     wrap(&title, "", "") + &table.lines()
 }
 

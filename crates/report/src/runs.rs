@@ -70,7 +70,7 @@ pub(crate) fn headline(index: &Index) -> String {
     let folder = shown(&index.folder);
     let left_out = match index.filtered_out {
         0 => String::new(),
-        n => format!(" {n} more are left out by the filter."),
+        n => format!(" The filter leaves out {n} more."),
     };
     if index.runs.is_empty() {
         return format!("No run in {folder}.{left_out}");
@@ -80,8 +80,8 @@ pub(crate) fn headline(index: &Index) -> String {
     let worse = before().filter(|before| before.is_worse()).count();
     let compared = match (before().count(), worse) {
         (0, _) => String::new(),
-        (n, 0) => format!(" None of {n} is worse than the run before it."),
-        (n, worse) => format!(" {worse} of {n} worse than the run before."),
+        (n, 0) => format!(" None of {n} is worse than the previous one."),
+        (n, worse) => format!(" {worse} of {n} worse than the previous one."),
     };
     let (runs, scenarios) = (count(index.runs.len(), "run"), count(scenarios.len(), "scenario"));
     format!("{runs} of {scenarios} in {folder}.{compared}{left_out}")

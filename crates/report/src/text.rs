@@ -82,7 +82,7 @@ pub(crate) fn in_markup(text: &str) -> String {
     out
 }
 
-/// Words for a number that was not measured, with the reason if known, cut to `most` characters.
+/// Text for a number that was not measured, with the reason if known; at most `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
 }

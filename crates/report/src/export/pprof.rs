@@ -215,7 +215,7 @@ pub fn bytes(recording: &StackRecording) -> Vec<u8> {
         }
     }
     let comment = format!(
-        "{PRODUCT}: the server's work, wherever it ran; sampled, and cpu is its CPU time by the scheduler, divided by \
+        "{PRODUCT}: the server's work in all processes; sampled; cpu is its CPU time by the scheduler, divided by \
          samples"
     );
     let first = recording.windows.first().map(|window| &window.stacks);

@@ -205,7 +205,7 @@ fn unsampled_points_give_the_reason() {
     run.points.clear();
     assert_eq!(why(&run), "not measured: the run has no points");
     let error = StackRecording::of_profile(&Profile::default()).expect_err("no samples").to_string();
-    assert!(error.contains("put load on it"), "{error}");
+    assert!(error.contains("load it while"), "{error}");
 }
 
 #[test]

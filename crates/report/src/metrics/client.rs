@@ -97,7 +97,7 @@ impl Client {
             labels: vec![("server.address", self.server.0.clone()), ("server.port", self.server.1.clone())],
             families: Vec::new(),
         };
-        let help = "Response times from the intended send, of the completed points.";
+        let help = "Response times from the intended send, over the completed points.";
         let mut times = Family::histogram("http.client.request.duration", "s", help);
         times.add(&[], MetricValue::Buckets(self.times.clone()));
         metrics.add(times);
@@ -106,7 +106,7 @@ impl Client {
         let responses =
             Family::counter("straingauge.load.responses", "{response}", "Complete responses within windows.");
         metrics.add_number(responses, self.completed.saturating_add(self.live.completed) as f64);
-        let help = "Failed requests within windows, responses with an error's status included.";
+        let help = "Failed requests within windows, including responses with an error status.";
         let failures = Family::counter("straingauge.load.failures", "{request}", help);
         metrics.add_number(failures, self.failed.saturating_add(self.live.failed) as f64);
         let help = "Recent complete responses per second.";
@@ -123,7 +123,7 @@ impl Client {
         let points = Family::counter("straingauge.load.points", "{point}", "Completed points.");
         metrics.add_number(points, self.points as f64);
         if let Some(point) = &self.last {
-            let help = "The figures of the last point; docs/run-directory.md has their names.";
+            let help = "The figures of the last point; docs/run-directory.md explains their names.";
             let measured =
                 point.figures.0.iter().filter_map(|(name, figure)| Some((name, &figure.unit, figure.value?)));
             let family = Family::gauge("straingauge.figure", "", help);

@@ -35,7 +35,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             Axis::SlowDown | Axis::Other => "Axis",
         },
         note: unbroken(&format!(
-            "One quantity varied, everything else held; {} repeats, each in a random order. {}",
+            "One quantity was varied, all others held; {} repeats, each in random order. {}",
             axis.repeats,
             analyze::axis::headline(axis).unwrap_or_default()
         )),
@@ -206,5 +206,5 @@ fn response(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
 fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<CaptionedChart> {
     let line: AxisLine = ("", "s3", |level| level.conforming_ratio, names::CONFORMING);
     let chart = chart(run, axis, "Conforming connections", "share of connections", Some(percent), &[line])?;
-    Some(figure("Conforming connections", " A connection conforms when it got the bandwidth demanded.", chart))
+    Some(figure("Conforming connections", " A connection conforms if it gets the demanded bandwidth.", chart))
 }

@@ -11,9 +11,9 @@ use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, names};
 
-const PAIRS: &str = "Geometric means over loads and rounds. The points of a round at one load form a pair; the \
-interval is Student's t over the rounds, and it decides.";
-const OF_THE_COMMAND: &str = "What the command used itself is the mean over the windows in which it ran; memory is the \
+const PAIRS: &str = "Geometric means over loads and rounds. The points of a round at one load form a pair. The \
+interval (Student's t over the rounds) decides.";
+const OF_THE_COMMAND: &str = "The command's own use is the mean over the windows in which it ran; memory is the \
 proportional set size at their ends.";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
@@ -27,19 +27,18 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             _ => Vec::new(),
         };
         found.extend(ratios(names, &comparison));
-        // The page has details only for A's loads.
         found.iter_mut().for_each(|figure| figure.chart.loads.clear());
         found
     };
     if let Some(price) = price {
         let note = format!(
-            "The same server, {}, without and with '{}' beside it, in turn. {}",
+            "The server {} without and with '{}', in turn. {}",
             server_words(a),
             price.command,
             compare::price_words(&price, &comparison)
         );
         return Some(Section {
-            title: "The price of what ran beside it",
+            title: "The price of the command",
             note: unbroken(&note),
             figures: draw(of_figures(["without", "with"]), counter),
             tables: vec![
@@ -79,8 +78,8 @@ pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
     let ratio = format!("{b} / {a}");
     let headings = ["load", "figure", a, b, &ratio, "interval", "n", ""];
     let units = ["", "", "geometric mean", "geometric mean", "ratio", "95 %", "repeats", ""];
-    let note = "Detail: the result is that over all loads. 'Otherwise' is what differs from the other loads, and not \
-                by chance (corrected for their number).";
+    let note = "Detail; the result is the one over all loads. 'Otherwise' marks loads that differ significantly from \
+                the others (corrected for their number).";
     Table::titled("By load", headings.into_iter().zip(units), rows.into_iter().map(|(_, row)| row).collect(), note)
 }
 
@@ -161,7 +160,7 @@ fn figure(
             scale(y),
         )
     };
-    let caption = "Dots: points; lines: medians. Above: the zones of each.".to_string();
+    let caption = "Dots: points; lines: medians; above: zones of each server.".to_string();
     Some(CaptionedChart { title, caption, chart })
 }
 
@@ -209,8 +208,8 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Capti
         ..Chart::empty("Ratios against load", charts::load_axis(sweep), &ratio, x_scale, y_scale)
     };
     let caption = format!(
-        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: repeats. Dashed: no \
-         change, and the threshold on either side."
+        "{ratio} with 95 % intervals; higher throughput is better, and lower values of the others. n: repeats. Dashed: \
+         no change, and the threshold on either side."
     );
     let title = if b == "B" { "B / A" } else { "Ratio" };
     Some(CaptionedChart { title, caption, chart })

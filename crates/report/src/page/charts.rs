@@ -199,10 +199,10 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedChart
         ..ChartSeries::default()
     });
     let caption = if sweep.sweep == Sweep::Rate {
-        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all offered \
-         requests are answered."
+        "Dots: points; line: median of the points that count, as in the table; dashed: all offered requests are \
+         answered."
     } else {
-        "Each dot is one point; the line is the median of those that count, as in the table."
+        "Dots: points; line: median of the points that count, as in the table."
     };
     Some(CaptionedChart { title: "Throughput", caption: caption.into(), chart })
 }
@@ -249,8 +249,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     if let Some(recovery) = marker("recovery", &found.recovery_point, Sweep::Connections) {
         chart.markers = vec![recovery];
     }
-    let caption =
-        format!("Up through the loads and down again on the same server; lines are medians. {}", found.sentence());
+    let caption = format!("Loads going up and then down on the same server; lines are medians. {}", found.sentence());
     Some(CaptionedChart { title: "Loading and unloading", caption, chart })
 }
 
@@ -286,7 +285,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     }
     let limit_us = criteria.p99_limit_ns as f64 / 1e3;
     let all: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
-    // A limit far above the curves would only flatten them.
+    // A limit far above the curves would flatten them.
     let largest = all.iter().copied().fold(0.0, f64::max);
     let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
     let y = Scale::times_us(all.into_iter().chain(near));
@@ -295,7 +294,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
     chart.limits.extend(near.map(|at| LimitLine { label, at }));
     let lag =
-        if sweep.sweep == Sweep::Rate { " They count from the intended send, so they include lateness." } else { "" };
+        if sweep.sweep == Sweep::Rate { " Times count from the intended send, so they include lateness." } else { "" };
     let reap = if has_reap {
         " Dashed: without the reap delay, as seen by a client that reads every answer at once (from a sample)."
     } else {
@@ -377,8 +376,8 @@ fn account(run: &RunDir, sweep: &SweepFindings) -> Option<CaptionedChart> {
     figure.chart.origin = "timed; mean of points";
     figure.caption = format!(
         "By Little's law: the mean number of requests in each place over the throughput; the sum is the mean response \
-         time. Threads are timed at each switch, unread requests sampled, and the rest is what remains. At the highest \
-         load the threads' rows differ from their lives by {}.",
+         time. Threads are timed at each switch, unread requests are sampled, and the rest is the remainder. At the \
+         highest load, the threads' rows differ from their lifetimes by {}.",
         analyze::zones::percent(levels.last()?.open_ratio.abs())
     );
     Some(figure)
@@ -396,7 +395,7 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<CaptionedCha
     let mut figure = stacked_figure(sweep, "CPU time by layer", "server CPU, us per request", number, parts)?;
     figure.chart.origin = "sampled, median of points";
     figure.caption =
-        "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats."
+        "Sampled stacks of the server's work in all processes, by layer of the network stack; medians over repeats."
             .into();
     Some(figure)
 }

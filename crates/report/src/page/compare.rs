@@ -89,7 +89,7 @@ fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
         vec![name.to_string(), a, of_a, b, of_b]
     };
     let columns = ["", "A", "", "B", ""].map(|heading| (heading, ""));
-    Table::titled("", columns, names.iter().map(row).collect(), "Intervals are of 95 %.")
+    Table::titled("", columns, names.iter().map(row).collect(), "Intervals have 95 % confidence.")
 }
 
 fn sections(
@@ -130,8 +130,8 @@ fn sections(
     [Sweep::Connections, Sweep::Rate, Sweep::Single].into_iter().filter(|sweep| known(*sweep)).map(one).collect()
 }
 
-const APART: &str = "Geometric means over loads and repeats. The interval is of Student's t over the repeats of both \
-                     runs, and it decides. What each result means: docs/compare.md.";
+const APART: &str = "Geometric means over loads and repeats. The interval (Student's t over the repeats of both runs) \
+                     decides. docs/compare.md explains the results.";
 
 fn of_both<'a>(sweep: Sweep, a: &'a Findings, b: &'a Findings) -> Option<(&'a SweepFindings, &'a SweepFindings)> {
     match sweep {
@@ -204,14 +204,13 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
         "Layers",
         "layer",
         costs.layers.iter().map(row).collect(),
-        "CPU time by sampling; means over the loads that both measured. An interval needs two repeats of each run.",
+        "Sampled CPU time; means over the common loads. An interval needs two repeats of each run.",
     );
     let functions = table(
         "Functions that changed most",
         "function",
         costs.functions.iter().take(FUNCTIONS).map(row).collect(),
-        "The same without callees. A point lists only its most expensive functions; one that it does not list counts \
-         0.",
+        "Sampled CPU time without callees. A point lists only its most expensive functions; others count as 0.",
     );
     [layers, functions].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_different_facts_are_changes_and_a_missing_fact_is_no_value() {
+    fn only_different_facts_are_changes_and_a_missing_fact_is_not_a_value() {
         let fact = |name: &str, value: &str| (name.to_string(), value.to_string());
         let rows = differing(
             &[fact("version", "1.22"), fact("same", "x"), fact("gone", "y")],

@@ -102,7 +102,7 @@ pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() 
     }
     let template = environment.get_template(template).expect("it was added above");
     template.render(Value::from(Serde(page))).unwrap_or_else(|error| {
-        // Only a bug in a template leads here.
+        // Only a bug in a template can cause this.
         let text = text().replace('&', "&amp;").replace('<', "&lt;");
         format!(
             "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",

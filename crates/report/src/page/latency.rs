@@ -87,7 +87,10 @@ pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>)
         0.0 => "every request of the window".to_string(),
         censored => format!("the {} of the window's requests that had a response", percent(1.0 - censored)),
     };
-    let caption = format!("Of {answered}, from the point's histograms; without the reap delay: of a sample.");
+    let caption = format!(
+        "Distribution of {answered}, from the point's histograms; without the reap delay: from a \
+        sample."
+    );
     chart(lines, "Distribution of times", caption)
 }
 
@@ -112,7 +115,8 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
         }
     }
     let caption = format!(
-        "Every answered request of one point of each load (points {}; n = {} or more each), as far as samples go.",
+        "Every answered request of one point of each load (points {}; n = {} or more each), up to the largest quantile \
+        with enough samples.",
         from.join(", "),
         record::units::grouped(fewest as f64)
     );
@@ -149,7 +153,7 @@ fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: St
     let slowest = series.iter().flat_map(ChartSeries::ys).fold(0.0, f64::max);
     let description = format!("Quantiles of the response time; the largest drawn is {}.", format_nanos(slowest * 1e3));
     let x = Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 };
-    let (x_name, y_name) = ("share of requests that were at most this slow", "response time, logarithmic scale");
+    let (x_name, y_name) = ("share of requests up to this response time", "response time, logarithmic scale");
     let chart = Chart { description, series, unit: "us", origin: "timed", ..Chart::empty(title, x_name, y_name, x, y) };
     Some(CaptionedChart { title, caption, chart })
 }

@@ -29,10 +29,10 @@ pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     vec![
         Table::titled("By layer, per packet sent", headings.into_iter().map(no_unit), rows, unbroken(&note)),
         Table::titled(
-            "What it rests on",
+            "Data basis",
             basis_headings.map(no_unit),
             basis,
-            "Packets of the profiled port's connections, counted; packets received for each sent; segments in a \
+            "Packets of the profiled port's connections (counted); packets received per packet sent; segments per \
              packet sent; samples of the profiled side's work.",
         ),
     ]

@@ -18,7 +18,7 @@ pub(crate) struct PlainPage {
     tables: Vec<Titled>,
 }
 
-/// Words for a run that did not complete, and for how its data were made: `simulated`, `read`.
+/// Words for a run that did not complete, and for how its data were obtained: `simulated`, `read`.
 pub(crate) struct RunWords(pub &'static str, pub &'static str);
 
 impl PlainPage {
@@ -34,8 +34,8 @@ impl PlainPage {
             Status::Interrupted => early.into(),
             Status::Running => match run.writer_life() {
                 OwnerState::Alive => "still running".into(),
-                OwnerState::Ended => format!("its process was killed; the part {what} by then is shown"),
-                OwnerState::Elsewhere => format!("not finished; {ELSEWHERE}; the part {what} by then is shown"),
+                OwnerState::Ended => format!("its process was killed; shown is the part {what} by then"),
+                OwnerState::Elsewhere => format!("not finished; {ELSEWHERE}; shown is the part {what} by then"),
             },
         };
         let frame = PageFrame::new(run, status, &headline, sentences);

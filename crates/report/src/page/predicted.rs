@@ -29,15 +29,15 @@ pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
 
 fn note(found: &Curves) -> String {
     let mut note = format!(
-        "The model that predicts this run's own points best, '{}', fitted to all loads of the closed loop. \
+        "The model '{}', which predicts this run's own points best, fitted to all loads of the closed loop. \
          `straingauge predict` answers what-if questions with it.",
         found.fitted.choice.server.form.word()
     );
     if let Some(validation) = &found.fitted.validation {
         let passing = validation.numbers.iter().filter(|number| number.passes()).count();
         note.push_str(&format!(
-            " Fitted to the {} loads up to half the yield point alone, {passing} of {} numbers beyond (throughput, \
-             median response time, yield and failure points) are within their limit.",
+            " If it is fitted only to the {} loads up to half the yield point, {passing} of {} numbers above that \
+             (throughput, median response time, yield and failure points) are within their error limit.",
             validation.fitted.0,
             validation.numbers.len()
         ));
@@ -100,7 +100,7 @@ fn figure(
         ),
         chart: Chart {
             description: format!(
-                "The curve of the model '{}' beside the measured points.",
+                "The curve of the model '{}' and the measured points.",
                 found.fitted.choice.server.form.word()
             ),
             layers: vec![ChartLayer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],

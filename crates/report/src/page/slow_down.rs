@@ -22,10 +22,8 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
     Some(Section {
         title: TITLE,
         note: unbroken(&format!(
-            "The server was slowed down at one place at a time, in {} repeats, each in a random order. The first \
-             column is the result extrapolated backwards: the throughput if a request cost {} of its CPU time less \
-             at the \
-             place.",
+            "The server was slowed down at one place at a time, in {} repeats, each in random order. The first column \
+             is extrapolated from that: the throughput if a request took {} less of its CPU time at the place.",
             first.repeats,
             percent(CHEAPER_RATIO)
         )),
@@ -44,7 +42,7 @@ fn forecast(slowed: &[&AxisFindings]) -> Table {
     };
     let first = [("place", ""), ("if cheaper", "95 % interval")];
     let columns = first.into_iter().chain(COLUMNS.iter().map(|(name, unit, _)| (*name, *unit)));
-    let note = "time is 1 / throughput: 1 where all of the place's cost limits the server, 0 where none does.";
+    let note = "time is 1 / throughput: 1 if all of the place's cost limits the server, 0 if none does.";
     Table::titled("", columns, slowed.iter().map(row).collect(), note)
 }
 

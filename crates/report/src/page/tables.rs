@@ -112,32 +112,42 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
         (
             "elastic gain",
             exact_percent(criteria.elastic_gain_ratio),
-            "closed loop: it yields where doubling the connections raises throughput by less than this",
+            "closed loop: the yield point is where doubling the connections raises throughput by less than this",
         ),
         (
             "saturation",
             exact_percent(criteria.saturation_ratio),
-            "a thread or the CPUs of the server are saturated from here; open loop: where elastic ends",
+            "a thread or the CPUs of the server are saturated at this share; open loop: the elastic zone ends there",
         ),
         ("efficiency loss", exact_percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
-        ("failed requests", exact_percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
+        ("failed requests", exact_percent(criteria.error_ratio), "failure: a larger share of errors and non-2xx"),
         (
             "goodput",
             exact_percent(criteria.goodput_ratio),
-            "failure: less than this of the offered load was answered in the window",
+            "failure: a smaller share of the offered load was answered in the window",
         ),
         (
             "p99 limit",
             format_nanos(criteria.p99_limit_ns as f64),
-            "failure: the 99th percentile of the response time is above",
+            "failure: a longer response time at the 99th percentile",
         ),
-        ("bracket", exact_percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
+        (
+            "bracket",
+            exact_percent(criteria.bracket_ratio),
+            "the search over rate narrows the failure point to this \
+            width",
+        ),
         (
             "yield interval",
             exact_percent(criteria.yield_interval_ratio),
-            "repeats end when the yield point's interval is this narrow",
+            "repeats end when the yield point's interval has this width",
         ),
-        ("confidence", exact_percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
+        (
+            "confidence",
+            exact_percent(criteria.confidence_ratio),
+            "confidence of every interval (bootstrap over \
+            repeats)",
+        ),
     ]
 }
 

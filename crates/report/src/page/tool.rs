@@ -9,11 +9,11 @@ use serde::Serialize;
 
 /// Results of a tool for its page.
 pub struct ToolResults {
-    /// The first line.
+    /// First line.
     pub headline: String,
     /// Findings in sentences.
     pub sentences: Vec<String>,
-    /// The title above the charts.
+    /// Title above the charts.
     pub figures_title: &'static str,
     /// The charts.
     pub figures: Vec<CaptionedChart>,
@@ -23,7 +23,7 @@ pub struct ToolResults {
     pub done: &'static str,
     /// How to read the page, in a few sentences.
     pub how_to_read: &'static str,
-    /// Meaning of the unit.
+    /// Meaning of the figures' unit.
     pub meaning: &'static str,
 }
 

@@ -44,7 +44,7 @@ fn phases(
     figure.chart.unit = if title.ends_with("CPU time") { "us/request" } else { "us" };
     figure.chart.origin = "timed, median of points";
     figure.caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or \
-                      turns to another connection. Means of requests in windows, medians over the points of a load."
+                      serves another connection. Means of requests in windows, medians over the points of a load."
         .into();
     Some(figure)
 }
@@ -60,8 +60,8 @@ pub(crate) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
         analyze::watched::note(&side),
     )];
     if !side.classes.is_empty() {
-        let note = "By size of the whole response. CPU is exact by class, divided into user and system as the kernel \
-                    divides the whole group's; disk bytes and phases come from windows.";
+        let note = "Classes by size of the whole response. CPU is exact by class, split into user and system like the \
+                    whole group's; disk bytes and phases come from windows.";
         tables.push(table(run, &side, CLASS_COLUMNS, &side.classes, "Service demands by size class", note.into()));
     }
     tables

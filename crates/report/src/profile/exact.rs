@@ -63,8 +63,7 @@ fn layers(profile: &ExactProfile) -> String {
         per(profile.requests),
         String::new(),
     ]);
-    table.lines()
-        + "+- is the 95 % interval from the spread of the bursts; the hooks' part is taken out of the layers\n"
+    table.lines() + "+- is the 95 % interval from the spread of the bursts; the layers exclude the hooks' part\n"
 }
 
 fn checks(profile: &ExactProfile) -> String {
@@ -73,14 +72,14 @@ fn checks(profile: &ExactProfile) -> String {
         format!("{:.4} s against {:.4} s ({ratio})", check.summed_ns as f64 / 1e9, check.expected_ns as f64 / 1e9)
     };
     let mut out = format!(
-        "check: layers of the server's processes, hooks included, against the scheduler: {}\n",
+        "check: server's processes by layers (including hooks) compared with the scheduler: {}\n",
         difference(&profile.scheduler_check)
     );
-    out += &format!("check: all places of all CPUs against the clock: {}\n", difference(&profile.clock_check));
+    out += &format!("check: sum of all CPUs compared with the clock: {}\n", difference(&profile.clock_check));
     let cost = &profile.perturbation;
     out += &format!(
-        "the measurement took {:.1} % of the server's CPU time in the bursts: {} inside of programs, {} around them \
-         ({} hooks on all CPUs){}\n",
+        "measuring took {:.1} % of the server's CPU time in the bursts: {} inside programs, {} around them ({} hooks \
+         on all CPUs){}\n",
         cost.share_ratio * 100.0,
         format_nanos(cost.programs_ns as f64),
         format_nanos(cost.around_ns),
@@ -100,14 +99,14 @@ fn checks(profile: &ExactProfile) -> String {
     );
     let unpaired = &profile.unpaired;
     out += &format!(
-        "without a partner: {} ends, {} begins; {} calls too deep, {} threads forgotten\n",
+        "unmatched: {} ends, {} begins; calls too deep: {}; threads forgotten: {}\n",
         unpaired.not_entered, unpaired.not_left, unpaired.too_deep, unpaired.lost_threads
     );
     let machine = &profile.machine;
     let names: Vec<&str> = machine.unhooked.iter().take(NAMED).map(|lost| lost.function.as_str()).collect();
     let more = if machine.unhooked.len() > NAMED { ", ..." } else { "" };
     out += &format!(
-        "not hooked: {} of {} functions of the table{}{}{more}\n",
+        "not hooked: {} of the table's {} functions{}{}{more}\n",
         machine.unhooked.len(),
         machine.unhooked.len() + machine.hooked.len(),
         if names.is_empty() { "" } else { ": " },
@@ -120,7 +119,7 @@ fn checks(profile: &ExactProfile) -> String {
         .filter_map(|boundary| Some(format!("{} for {}", boundary.function, boundary.instead_of.as_ref()?)))
         .collect();
     if !standing.is_empty() {
-        out += &format!("hooked in their place: {}\n", standing.join(", "));
+        out += &format!("hooked instead: {}\n", standing.join(", "));
     }
     out + &format!(
         "hooking took {}, unhooking {}\n",

@@ -140,7 +140,7 @@ fn threads(level: &AccountLevel, title: &str) -> String {
     }
     let gap = if title.ends_with('(') { "" } else { "; " };
     let title = format!(
-        "{title}{gap}the rows differ from the threads' lives by {}; keeping the account took {:.3} CPUs)",
+        "{title}{gap}the rows differ from the threads' lifetimes by {}; the account took {:.3} CPUs)",
         percent(level.open_ratio.abs()),
         level.cost_cpus
     );

@@ -13,8 +13,8 @@ use record::{Estimate, RunDir, Severity, Sweep};
 
 /// Maximum lines of the first screen.
 pub const MOST_LINES: usize = 25;
-/// Sorted from the most room to the least. The first that has room for the first cause and its remedy is used. A remedy
-/// is cut last, because it may end in a command.
+/// Limits from the widest to the narrowest; the first one that leaves room for the first cause and its remedy is used.
+/// Remedies are cut last, because they may end in a command.
 const ROOM: [Room; 7] = [
     Room { row: 2, cause: 4, remedy: 6, loads: 5 },
     Room { row: 1, cause: 4, remedy: 6, loads: 5 },
@@ -105,7 +105,7 @@ pub(crate) fn numbers(answer: &Answer, findings: &Findings) -> Vec<KeyNumber> {
     let is_higher = |per_sec: f64| answer.capacity_per_sec.is_none_or(|capacity| per_sec > 1.05 * capacity.value);
     if let Some(peak) = answer.peak.as_ref().filter(|peak| peak.sweep == Sweep::Connections && is_higher(peak.per_sec))
     {
-        let detail = format!("with {}, each of which waits for its answers", load_words(peak.load, peak.sweep));
+        let detail = format!("with {} in a closed loop", load_words(peak.load, peak.sweep));
         row("peak", format_si(peak.per_sec), "/s", String::new(), detail);
     }
     if let Some((value, detail)) = findings.sweeps().find_map(cost) {
@@ -132,7 +132,7 @@ fn cost(sweep: &SweepFindings) -> Option<(String, String)> {
         let highest = if sweep.sweep == Sweep::Rate { at(cpu.highest_load) } else { grouped(cpu.highest_load) };
         format!("with {}; {more} more with {highest}", at(cpu.lowest_load))
     } else {
-        format!("with {}; no more at other loads", at(cpu.lowest_load))
+        format!("with {}; not more at other loads", at(cpu.lowest_load))
     };
     Some((format!("{:.1}", cpu.lowest_us), detail))
 }
@@ -211,7 +211,7 @@ fn row(level: &Level, sweep: Sweep, mark: &str) -> Vec<String> {
     vec![load_cell(level.load, sweep), throughput, p50, p99, busy, level.zone.word().into(), mark.into()]
 }
 
-/// The command that prints all tables.
+/// Pointers to all tables and to the page.
 fn end(run: &RunDir, verdict: &Verdict) -> String {
     let graver = verdict.doubts.iter().filter(|doubt| doubt.severity > Severity::Note).count();
     let doubts = match (verdict.doubts.len(), graver) {

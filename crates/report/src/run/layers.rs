@@ -109,7 +109,7 @@ pub(super) fn table(findings: &AxisFindings, layers: &AxisLayers) -> String {
     let mut next = |left: usize| tables.next().map_or(String::new(), |table| table.aligned(left).lines());
     let mut out = wrap(&title, "", "") + &next(2);
     out.push('\n');
-    out += "basis: packets of the port's connections, packets received for each sent, segments a packet\n";
+    out += "basis: packets of the port's connections, packets received per packet sent, segments per packet\n";
     out += &next(1);
     let missing = missing(layers);
     if !missing.is_empty() {

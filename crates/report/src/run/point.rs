@@ -79,10 +79,10 @@ fn outcomes(point: &Point) -> String {
     table.lines()
 }
 
-/// Requests by outcome; those that are there in every point, and others if there are any.
+/// Requests by outcome; rare outcomes only if there are any.
 pub(crate) fn counts(outcomes: &Outcomes) -> Vec<(&'static str, u64)> {
     let some = |name, count| Some((name, count)).filter(|_| count > 0);
-    let before = [Some(("sent", outcomes.sent)), some("under way at the begin", outcomes.carried_in)];
+    let before = [Some(("sent", outcomes.sent)), some("in flight at the start", outcomes.carried_in)];
     let known = before.into_iter().flatten().chain([("ok", outcomes.ok)]).chain(outcomes.failures());
     known.chain(some("unfinished at the end", outcomes.unfinished)).collect()
 }
@@ -201,7 +201,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
         out.push_str("  '-': too few samples for this percentile\n");
     }
     if is_bound {
-        out.push_str("  '>=': at least; requests without a response take longer\n");
+        out.push_str("  '>=': lower bound; requests without a response take longer\n");
     }
     out
 }
@@ -269,8 +269,8 @@ fn server(point: &Point) -> String {
     row("  softirq", if has_beside { names::SERVER_SOFTIRQ_BESIDE } else { names::SERVER_SOFTIRQ }, us);
     row("server's CPUs busy", names::SERVER_CPU_BUSY, percent);
     if point.value(names::SERVER_QUOTA).is_some() {
-        row("limit of CPU time used", names::SERVER_QUOTA_USED, percent);
-        row("stopped by that limit", names::SERVER_THROTTLED, |share| format!("{} of its periods", percent(share)));
+        row("CPU time limit used", names::SERVER_QUOTA_USED, percent);
+        row("stopped by the limit", names::SERVER_THROTTLED, |share| format!("{} of its periods", percent(share)));
     }
     row("busiest thread", names::SERVER_BUSIEST_THREAD, |value| format!("{} of a CPU", percent(value)));
     row("server memory", names::SERVER_MEMORY, format_bytes);

@@ -29,10 +29,10 @@ fn reached(found: Option<Estimate>) -> String {
 
 pub(crate) const COLUMNS: &[EffectColumn] = &[
     ("reached", "times a request", |effect| reached(effect.reached_per_request)),
-    ("added", "us a request, at most", |effect| format!("{:.1}", effect.most_added_us)),
-    ("time", "us for each us added", |effect| slope(effect.time)),
-    ("p99", "us for each us added", |effect| slope(effect.p99)),
-    ("CPU", "us for each us added", |effect| slope(effect.cpu)),
+    ("added", "us per request, at most", |effect| format!("{:.1}", effect.most_added_us)),
+    ("time", "us per us added", |effect| slope(effect.time)),
+    ("p99", "us per us added", |effect| slope(effect.p99)),
+    ("CPU", "us per us added", |effect| slope(effect.cpu)),
     ("linear", "", |effect| match effect.is_linear {
         Some(true) => "yes".into(),
         Some(false) => "no".into(),
@@ -56,10 +56,10 @@ pub(super) fn table(axes: &[AxisFindings]) -> String {
         let forecast = format!("{}: {}", slowed_words(place), effect_words(axis.effect.as_ref()));
         forecasts.push_str(&wrap(&forecast, "  ", "    "));
     }
-    let title = format!("{TITLE}: if a request cost {} of its CPU time less at", percent(CHEAPER_RATIO));
+    let title = format!("{TITLE}: if a request took {} less of its CPU time at", percent(CHEAPER_RATIO));
     let explained = format!(
-        "\nMeasured, {} repeats: us of each figure for each us of CPU time that was added to a request at the place \
-         (95 % interval); time is 1 / throughput",
+        "\nMeasured, {} repeats: change of each figure in us per us of CPU time added to a request at the place (95 % \
+         interval); time is 1 / throughput",
         first.repeats
     );
     wrap(&title, "", "") + &forecasts + &wrap(&explained, "", "") + &table.lines()

@@ -37,8 +37,8 @@ pub(super) fn of_points(points: &[&Point], load: &str) -> Option<Table> {
     let shown: Vec<usize> = (0..COLUMNS.len()).filter(is_shown).collect();
     let cells = |row: &[String; 13]| shown.iter().map(|column| row[*column].clone()).collect();
     let note = format!(
-        "Slowest requests {load}: when they were due (closed loop: sent), since the window began; response time, and \
-         its phases: waiting to be sent, connecting, to the first byte, to the last byte."
+        "Slowest requests {load}: due time (closed loop: time of sending) since the window began; response time and \
+         its phases: wait before sending, connecting, to the first byte, to the last byte."
     );
     let columns = shown.iter().map(|column| (COLUMNS[*column], ""));
     (!rows.is_empty()).then(|| Table::titled("", columns, rows.iter().map(cells).collect(), note))
@@ -64,7 +64,7 @@ pub(crate) fn of_run(run: &RunDir, findings: &Findings) -> Option<Table> {
     }
 }
 
-/// A table of these for a terminal, after an empty line.
+/// The table for a terminal, after an empty line.
 pub(super) fn text(table: Option<Table>) -> String {
     table.map_or(String::new(), |table| format!("\n{}{}", wrap(&table.note, "  ", "  "), table.aligned(0).lines()))
 }

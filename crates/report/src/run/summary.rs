@@ -83,7 +83,7 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers
         0 => String::new(),
         more => format!("{}, ", count(more, "more doubt")),
     };
-    out.push_str(&format!("{doubts}all figures, their origin and sample counts: --full\n"));
+    out.push_str(&format!("{doubts}--full prints all figures with origin and sample count\n"));
     out
 }
 
@@ -95,7 +95,7 @@ fn throughput(point: &Point) -> String {
     let offered = point.offered_per_sec().filter(|offered| *offered > 0.0).map_or(String::new(), |offered| {
         let good = point.value(names::GOODPUT).filter(|good| *good < rate);
         let good = good.map_or(String::new(), |good| format!(", {} without an error", percent(good / offered)));
-        format!(", {} of what was offered{good}", percent(rate / offered))
+        format!(", {} of the offered rate{good}", percent(rate / offered))
     });
     format!("{}/s{received}{offered}{n}", format_si(rate))
 }
@@ -142,7 +142,7 @@ fn cpu(point: &Point, figure: Option<&Figure>, parts: &[(&str, Option<f64>)], bu
     let busy = point.value(busy).map(|ratio| format!("{} {of}", percent(ratio)));
     match (figure.and_then(|figure| figure.value), busy) {
         (Some(us), busy) => {
-            format!("{us:.1} us a request{parts}{}", busy.map_or(String::new(), |busy| format!(", {busy}")))
+            format!("{us:.1} us per request{parts}{}", busy.map_or(String::new(), |busy| format!(", {busy}")))
         }
         (None, Some(busy)) => busy,
         (None, None) => match figure.and_then(|figure| figure.not_measured.as_deref()) {

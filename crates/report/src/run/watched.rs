@@ -47,9 +47,12 @@ pub(super) fn point(point: &Point) -> String {
     let value = |name: &str| point.value(name);
     if let Some(requests) = value(names::WATCH_REQUESTS) {
         let against = match (value(names::WATCH_WHOLE_DIFFERENCE), value(names::WATCH_CLIENT_DIFFERENCE)) {
-            (Some(0.0), _) => ", over the whole load exactly the client's answers".into(),
-            (Some(difference), _) => format!(", over the whole load {difference:+.0} against the client's answers"),
-            (None, Some(ratio)) => format!(", {:+.2} % against the client's", ratio * 100.0),
+            (Some(0.0), _) => ", exactly the client's answers over the whole load".into(),
+            (Some(difference), _) => format!(
+                ", {difference:+.0} compared with the client's answers over the whole \
+                load"
+            ),
+            (None, Some(ratio)) => format!(", {:+.2} % compared with the client's", ratio * 100.0),
             (None, None) => String::new(),
         };
         let words = format!("{} requests{against}", grouped(requests));

@@ -50,7 +50,7 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
         ]
     };
     let more = classes.len().saturating_sub(LISTED);
-    let note = if more > 0 { format!("{more} more classes are in the run directory.") } else { String::new() };
+    let note = if more > 0 { format!("The run directory has {more} more classes.") } else { String::new() };
     let columns = [
         (heading, ""),
         ("requests", "sent"),
@@ -113,7 +113,7 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
         facts.push((
             "bodies",
             format!(
-                "{} of {} have the log's size; {} bytes came where the log has {}",
+                "{} of {} have the size in the log; {} bytes were received, {} are in the log",
                 count(replay.sizes_equal),
                 count(compared),
                 count(replay.got_bytes),
@@ -123,7 +123,7 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
     }
     let statuses = replay.statuses_equal.saturating_add(replay.statuses_different);
     if statuses > 0 {
-        facts.push(("statuses", format!("{} of {} are the log's", count(replay.statuses_equal), count(statuses))));
+        facts.push(("statuses", format!("{} of {} equal the log's", count(replay.statuses_equal), count(statuses))));
     }
     let mut order = Vec::new();
     if replay.went_back > 0 {
@@ -134,7 +134,7 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
         ));
     }
     if replay.clamped > 0 {
-        order.push(format!("{} came too late to be sorted and were moved up", count(replay.clamped)));
+        order.push(format!("{} were too late for sorting and got a later time", count(replay.clamped)));
     }
     if replay.unsendable > 0 {
         order.push(format!("{} CONNECT requests were left out", count(replay.unsendable)));
@@ -204,7 +204,7 @@ mod tests {
         };
         let text = workload(&WorkloadResult { classes: vec![class], replay: Some(replay) });
         assert!(!text.contains('\u{1b}'));
-        for words in ["2,000", "5 clients", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
+        for words in ["2,000", "5 clients", "all of it sent", "3 of 4 have the size in the log", "access.log: line 3"] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= crate::text::width()), "{text}");

@@ -135,7 +135,7 @@ fn trend(number: usize, runs: &[&Row], counter: &mut usize) -> Trend {
         number,
         title: format!("Scenario {number}: {server}{} ({})", last.request, last.kind),
         note: format!(
-            "{} runs from {} to {} UTC. Each is compared with the one before, as straingauge compare does.",
+            "{} runs from {} to {} UTC. Each is compared with the previous one, as by straingauge compare.",
             runs.len(),
             began(first),
             began(last)

@@ -102,7 +102,7 @@ impl Table {
 /// A table with title and note.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Titled {
-    /// Title.
+    /// Title of the table.
     pub title: String,
     /// How the numbers were computed.
     pub note: String,

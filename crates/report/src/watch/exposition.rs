@@ -6,7 +6,7 @@ use record::Doubt;
 use record::watch::counters::CounterHook;
 use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
-/// The buckets of the BPF programs. Times below a microsecond share a bucket, as do those above half a minute.
+/// The buckets of the BPF programs. Times below a microsecond share a bucket, and so do those above half a minute.
 fn buckets(histogram: &Log2Histogram, sum_ns: u64) -> Buckets {
     const ENDS: std::ops::Range<usize> = 4..30;
     let sum = |range: &[u64]| range.iter().sum::<u64>();
@@ -55,7 +55,7 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     let mut durations = Family::histogram(
         if is_whole { "http.server.request.duration" } else { "straingauge.request.duration_counted" },
         "s",
-        "First read to the departure of the response's last segment.",
+        "Time from the first read to the sending of the response's last segment.",
     );
     for (class, totals) in classes() {
         durations.add(&[("class", class)], MetricValue::Buckets(buckets(&totals.elapsed, totals.elapsed_ns)));
@@ -64,8 +64,8 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     type Number = fn(&ClassTotals) -> f64;
     let by_class: [(&str, &str, &str, Number); 4] = [
         ("requests", "{request}", "Requests answered, by size class of the response.", |class| class.requests as f64),
-        ("request_bytes", "By", "Bytes of request read by the server.", |class| class.bytes_in as f64),
-        ("response_bytes", "By", "Bytes of response written by the server.", |class| class.bytes_out as f64),
+        ("request_bytes", "By", "Bytes of requests read by the server.", |class| class.bytes_in as f64),
+        ("response_bytes", "By", "Bytes of responses written by the server.", |class| class.bytes_out as f64),
         ("request_cpu", "s", "CPU time charged to requests.", |class| class.cpu_ns as f64 / 1e9),
     ];
     for (name, unit, help, number) in by_class {
@@ -73,7 +73,7 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
         metrics.add(classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals))));
     }
     if !reading.classes.is_empty() {
-        let help = "Time in which requests were counted. Divide the metrics named counted by it.";
+        let help = "Time in which requests were counted. Divide metrics whose names contain `counted` by it.";
         let counted = Family::counter("straingauge.counted", "s", help);
         metrics.add_number(counted, reading.counted_time_ns() as f64 / 1e9);
     }
@@ -128,18 +128,14 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
         let name = if declaration.source == CounterHook::Requests { counted_name(&name, reading) } else { name };
         one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
-    let waiting = "Connections waiting to be accepted, at the listener whose queue is the fullest.";
+    let waiting = "Connections waiting to be accepted, at the listener with the fullest queue.";
     one(Family::up_down("straingauge.accept_queue", "{connection}", waiting), connections.accept_queue);
-    let limit = Family::up_down(
-        "straingauge.accept_queue_limit",
-        "{connection}",
-        "Maximum number of connections \
-    that may wait there.",
-    );
+    let limit =
+        Family::up_down("straingauge.accept_queue_limit", "{connection}", "Maximum length of that accept queue.");
     one(limit, connections.accept_queue_limit);
-    let dropped = "Connections and SYNs dropped by the port's listeners for a full queue.";
+    let dropped = "Connections and SYNs dropped by the port's listeners because a queue was full.";
     one(Family::counter("straingauge.port_drops", "{connection}", dropped), connections.port_drops);
-    let overflows = "Connections dropped for a full accept queue, whole namespace.";
+    let overflows = "Connections dropped because of a full accept queue, in the whole namespace.";
     one(Family::counter("straingauge.listen_overflows", "{connection}", overflows), connections.listen_overflows);
 }
 
@@ -167,10 +163,10 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
         metrics.add_number(processes, cpu.processes as f64);
     }
     if let Some(added) = &reading.cost.added {
-        let help = "CPU time that watching added, by event counts and calibration.";
+        let help = "CPU time added by watching, from event counts and calibration.";
         metrics.add_number(Family::counter("straingauge.watch_added_cpu", "s", help), added.added_ns / 1e9);
     }
-    let own = Family::counter("straingauge.watch_own_cpu", "s", "CPU time of this process.");
+    let own = Family::counter("straingauge.watch_own_cpu", "s", "CPU time of straingauge itself.");
     metrics.add_number(own, reading.cost.own_cpu_ns as f64 / 1e9);
     let doubted = Family::gauge("straingauge.watch_doubts", "{doubt}", "Reasons not to trust these figures.");
     metrics.add_number(doubted, doubts.len() as f64);
@@ -189,7 +185,7 @@ mod tests {
         of(&Screen { watch, first, now, rates, headroom, doubts: &[] })
     }
 
-    /// For a collector, another start would mean that the series began again.
+    /// A collector takes a different start for a restart of the series.
     #[test]
     fn the_counters_of_a_watch_have_one_start() {
         let at = |unix_ms, elapsed_ns| Reading { unix_ms, elapsed_ns, ..Reading::default() };
@@ -200,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Prometheus takes a falling counter for one that began again, and adds its whole value once more.
+    /// Prometheus takes a falling counter for a restarted one, and adds its whole value again.
     #[test]
     fn no_counter_falls_or_is_negative() {
         let at = |seconds: u64, [requests_ns, between_ns, elsewhere_ns]: [i64; 3]| {

@@ -11,9 +11,9 @@ const NEAR: f64 = 2.0;
 pub fn line(found: &Headroom) -> String {
     let not_measured = || match found.unknown.first() {
         Some(limit) => format!("not measured: {}: {}", limit.kind.word(), limit.why),
-        None => "not measured: no limit is seen".into(),
+        None => "not measured: no limit is visible".into(),
     };
-    // A distant limit means little while the distance to the CPUs' limits is unknown.
+    // A distant limit shows little while the distance to the CPUs' limits is unknown.
     let says_something = |limit: &&Limit| found.capacity_per_sec.is_some() || limit.times.low < NEAR;
     let Some(nearest) = found.limits.first().filter(says_something) else { return not_measured() };
     let full = match nearest.full_at_per_sec {
@@ -34,7 +34,7 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(capacity) = found.capacity_per_sec {
         said.push(format!(
-            "Capacity by the limits that are seen: {}/s; now {}/s, and {}/s at most in {} readings of {:.0} s in all.",
+            "Capacity by the visible limits: {}/s; now {}/s, highest {}/s, in {} readings over {:.0} s.",
             ends(&capacity, format_si),
             format_si(found.now_per_sec),
             format_si(found.highest_per_sec),
@@ -62,7 +62,7 @@ pub fn add(metrics: &mut Metrics, found: &Headroom) {
         }
     }
     metrics.add(capacity);
-    let help = "The load at which a limit is full, as a multiple of the load now.";
+    let help = "The load at which a limit is reached, as a multiple of the current load.";
     let mut by_limit = Family::gauge("straingauge.headroom", "1", help);
     for limit in &found.limits {
         for (end, value) in ends(&limit.times) {
@@ -82,7 +82,7 @@ fn of_limit(limit: &Limit) -> String {
         _ => (format!("{:.2}", limit.used), format_si(limit.most)),
     };
     format!(
-        "{}{of}: {used} of {most} in use, full at {} x the load now{full}.",
+        "{}{of}: {used} of {most} in use, full at {} x the current load{full}.",
         capital(limit.kind),
         times(&limit.times)
     )
@@ -190,10 +190,9 @@ mod tests {
         assert_eq!(
             sentences(&found()),
             [
-                "Capacity by the limits that are seen: 3612 to 4433/s; now 1900/s, and 1950/s at most in 60 readings \
-                 of 60 s in all.",
-                "Busiest thread (7 nginx): 0.47 of 1 in use, full at 1.9 to 2.3 x the load now, at 3612 to 4433/s.",
-                "Descriptors (process 7): 120 of 4,096 in use, full at 34 or more x the load now.",
+                "Capacity by the visible limits: 3612 to 4433/s; now 1900/s, highest 1950/s, in 60 readings over 60 s.",
+                "Busiest thread (7 nginx): 0.47 of 1 in use, full at 1.9 to 2.3 x the current load, at 3612 to 4433/s.",
+                "Descriptors (process 7): 120 of 4,096 in use, full at 34 or more x the current load.",
                 "Backlog: not measured: empty of 4,096.",
             ]
         );

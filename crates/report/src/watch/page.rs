@@ -118,7 +118,7 @@ fn against_rate(findings: &WatchFindings) -> Option<CaptionedChart> {
     Some(CaptionedChart {
         title: "CPU time against request rate",
         caption: format!(
-            "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul \
+            "CPU time of {of}, counted; dots: windows of {:.0} s (n = {}); lines: least squares. After Banga and Mogul \
              (1998), Figure 12.",
             lines.window_s,
             windows.len()

@@ -92,7 +92,10 @@ pub fn tables(frame: &Screen<'_>) -> String {
     }
     let has_no_functions = |pack: &record::watch::PackTotals| pack.by_functions.iter().all(|class| class.requests == 0);
     if frame.now.pack.as_ref().is_some_and(has_no_functions) {
-        out.push_str("\nPhases by the server's own functions\n  no request passed all boundaries of the pack yet\n");
+        out.push_str(
+            "\nPhases by the server's own functions\n  no request has passed all boundaries of the pack \
+            yet\n",
+        );
     }
     out + &control_group(frame.now) + &doubt::text(frame.doubts)
 }
@@ -165,7 +168,7 @@ fn requests(frame: &Screen<'_>) -> String {
 
 fn server(frame: &Screen<'_>) -> String {
     let (Some(cpu), Some(cpus)) = (&frame.now.cpu, frame.rates.server_cpus) else {
-        return format!("server  {NOT_MEASURED}: its processes are not seen\n");
+        return format!("server  {NOT_MEASURED}: its processes are not visible\n");
     };
     let of_requests =
         frame.rates.request_cpus.map_or(String::new(), |requests| format!(", of them {requests:.2} for requests"));
@@ -199,7 +202,7 @@ fn number(value: Option<f64>) -> String {
 pub fn accept_queue(seen: &ConnectionTotals) -> String {
     match (seen.accept_queue, seen.accept_queue_limit) {
         (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
-        (Some(queue), None) => format!("{queue}, of how many is not known"),
+        (Some(queue), None) => format!("{queue} of unknown limit"),
         (None, _) => format!("{NOT_MEASURED}: no listening socket"),
     }
 }
@@ -226,7 +229,7 @@ fn cost(frame: &Screen<'_>) -> String {
     let (now, watch) = (frame.now, frame.watch);
     let own = format!("own {:.2} % of a CPU (timed)", frame.rates.own_cpus * 100.0);
     let Some(cost) = &now.cost.added else {
-        return format!("cost of watching  nothing is added; {own}\n");
+        return format!("cost of watching  none added; {own}\n");
     };
     let added = match cost.added_ratio {
         Some(ratio) => {
@@ -236,11 +239,11 @@ fn cost(frame: &Screen<'_>) -> String {
             };
             format!("{:.2} % of the server's CPU time ({limit})", ratio * 100.0)
         }
-        None => format!("{NOT_MEASURED}: the server's CPU time is not seen"),
+        None => format!("{NOT_MEASURED}: the server's CPU time is not visible"),
     };
     format!(
-        "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration \
-         (modelled); {own}; {} windows, {:.1} s\n",
+        "cost of watching  added {added}, {:.0} ns per read, {:.0} ns per event of other programs (n = {}), by \
+         calibration (modelled); {own}; {} windows, {:.1} s\n",
         cost.receive_event_ns,
         cost.away_event_ns,
         format_si(cost.away_events as f64),
@@ -280,7 +283,7 @@ fn traffic(now: &Reading) -> String {
     ];
     let seen: Vec<String> =
         kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-    format!("spoken  {} (of {} reads looked into)\n", seen.join(", "), traffic.looked_into)
+    format!("protocols  {} (of {} inspected reads)\n", seen.join(", "), traffic.looked_into)
 }
 
 fn control_group(now: &Reading) -> String {

@@ -198,7 +198,7 @@ fn the_page_of_a_comparison_is_complete_and_shows_untrusted_text_as_text() {
         "<h3>Kernel settings</h3>",
         "<h3>Layers</h3>",
         "<h3>Functions that changed most</h3>",
-        "tcp_sendmsg (2.000 us -> 5.000 us a request)",
+        "tcp_sendmsg (2.000 us -> 5.000 us per request)",
     ] {
         assert!(page.contains(part), "{part}");
     }
@@ -281,7 +281,7 @@ fn a_price_table_fits_80_columns() {
     let words = report::price::text(&a, &b, &price, &comparison);
     let (over_all, by_load) = words.split_once("with / without by load\n").expect("both tables");
     assert!(over_all.lines().all(|line| line.chars().count() <= 80), "{over_all}");
-    assert!(over_all.starts_with("The price of 'agent --all' beside nginx"), "{over_all}");
+    assert!(over_all.starts_with("The price of 'agent --all' for nginx"), "{over_all}");
     let flat = over_all.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains(&analyze::compare::price_words(&price, &comparison)), "{flat}");
     for row in ["CPU/request", "throughput", "p50", "p99", "yield point"] {

@@ -1,5 +1,4 @@
-//! Golden files: the outputs for the fixture run that people and programs see. `UPDATE_EXPECT=1 cargo test` accepts a
-//! change.
+//! Golden files: all outputs for the fixture run. `UPDATE_EXPECT=1 cargo test` accepts a change.
 
 use crate::fixture;
 use analyze::{verdict, zones};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Timeout for a browser that hangs; a healthy one answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The window and the user's preferences.
+/// The browser window and the user's preferences.
 pub struct Desk {
     pub width: u32,
     pub height: u32,
