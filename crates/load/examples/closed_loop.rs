@@ -67,7 +67,7 @@ fn main() {
         for (name, times) in [("response", &times.response), ("sampled", &times.sampled), ("reap", &times.reap)] {
             let (all, below) = (times.len(), times.count_at_most(ms * 1_000_000));
             let middle = times.quantile_ns((below + all) as f64 / 2.0 / all.max(1) as f64).unwrap_or(0);
-            println!("{name} beyond {ms} ms: {} of {all}, in the middle {middle} ns", all - below);
+            println!("{name} above {ms} ms: {} of {all}, median {middle} ns", all - below);
         }
     }
     for doubt in &result.doubts {

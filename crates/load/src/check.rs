@@ -38,40 +38,40 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
     )?;
     refuse_if(
         plan.addresses.iter().any(|address| address.port() == 0),
-        "port 0 cannot be connected to: give the port that the server listens on",
+        "port 0 is invalid: give the port that the server listens on",
     )?;
-    refuse_if(plan.connections == 0, "0 connections make no load: ask for at least 1")?;
+    refuse_if(plan.connections == 0, "0 connections would send no load: use at least 1")?;
     refuse_if(
         plan.connections > MOST_CONNECTIONS,
         format!(
-            "{} connections are more than the {MOST_CONNECTIONS} that one client holds: ask for fewer, or use more \
-             clients (--client)",
+            "{} connections are more than one client can hold ({MOST_CONNECTIONS}): use fewer, or more clients \
+             (--client)",
             plan.connections
         ),
     )?;
-    refuse_if(plan.threads == 0, "0 threads make no load: ask for at least 1")?;
-    refuse_if(plan.duration_ns == 0, "a window of 0 s measures nothing: ask for a duration above 0")?;
+    refuse_if(plan.threads == 0, "0 threads would send no load: use at least 1")?;
+    refuse_if(plan.duration_ns == 0, "a window of 0 s would measure nothing: use a longer duration")?;
     // Sums of instants and durations must fit in 64 bits of nanoseconds.
     const LONGEST_NS: u64 = 400 * 86_400 * 1_000_000_000;
     refuse_if(
         [plan.duration_ns, plan.warmup_ns, plan.timeout_ns, plan.connect_timeout_ns].iter().any(|ns| *ns > LONGEST_NS),
-        "a duration, warm-up or timeout of more than 400 days cannot be run: ask for less",
+        "durations, warm-ups and timeouts are at most 400 days",
     )?;
     refuse_if(
         plan.timeout_ns == 0 || plan.connect_timeout_ns == 0,
-        "a timeout of 0 s fails every request: ask for more",
+        "a timeout of 0 s would fail every request: use a longer one",
     )?;
     if let Pace::Open { rate_per_sec, .. } = plan.pace
         && !(rate_per_sec > 0.0 && rate_per_sec <= MAX_RATE_PER_SEC)
     {
         return Err(wrong(format!(
-            "a rate of {rate_per_sec} requests per second cannot be offered: ask for more than 0 and at most 1G"
+            "a rate of {rate_per_sec} requests per second cannot be offered: use a rate above 0 and at most 1G"
         )));
     }
     refuse_if(
         !(plan.connect_rate_per_sec >= 0.0 && plan.connect_rate_per_sec.is_finite()),
         format!(
-            "a connect rate of {} per second makes no sense: ask for 0 (as fast as possible) or more",
+            "a connect rate of {} per second is invalid: use 0 (as fast as possible) or more",
             plan.connect_rate_per_sec
         ),
     )?;
@@ -81,12 +81,12 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
 fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     refuse_if(
         !is_token(plan.method.as_bytes()),
-        format!("{} is not an HTTP method: it may have letters, digits and -_. only", quoted(&plan.method)),
+        format!("{} is not an HTTP method: it may have only letters, digits and -_.", quoted(&plan.method)),
     )?;
-    refuse_if(plan.method == "CONNECT", "CONNECT opens a tunnel and makes no request load: choose another method")?;
+    refuse_if(plan.method == "CONNECT", "CONNECT opens a tunnel instead of sending requests: use another method")?;
     refuse_if(
         plan.host.is_empty() || plan.host.bytes().any(|byte| byte <= b' ' || byte >= 0x7f),
-        format!("{} cannot be a Host: it must be printable ASCII without spaces", quoted(&plan.host)),
+        format!("{} is not a host: use printable ASCII without spaces", quoted(&plan.host)),
     )?;
     refuse_if(plan.targets.is_empty(), "there is no target: give at least one URL")?;
     for target in &plan.targets {
@@ -96,7 +96,7 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
         }
         if target.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(wrong(format!(
-                "the target {} has a space or control character: write it as %20 and the like",
+                "the target {} has a space or control character: percent-encode it, e.g. %20",
                 quoted(&target.path)
             )));
         }
@@ -104,16 +104,15 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     for (name, value) in &plan.headers {
         refuse_if(
             !is_token(name.as_bytes()),
-            format!("{} is not a header name: it has a character that is not allowed there", quoted(name)),
+            format!("{} is not a header name: it has an invalid character", quoted(name)),
         )?;
         refuse_if(
             OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)),
-            format!("the header {name} is written by the engine itself: leave it out"),
+            format!("straingauge sets the header {name} itself: leave it out"),
         )?;
         refuse_if(
             name.eq_ignore_ascii_case("expect"),
-            "the header Expect is not sent: a body leaves with its request, without waiting for 100 (Continue); \
-                 leave it out",
+            "the header Expect is not supported, because a body is sent with its request: leave it out",
         )?;
         refuse_if(
             value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f),
@@ -124,7 +123,7 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
         )?;
     }
     // Sends are counted in 32 bits.
-    refuse_if(plan.body.len() > 1 << 30, "a request body of more than 1 GiB cannot be sent: use a smaller one")?;
+    refuse_if(plan.body.len() > 1 << 30, "a request body is at most 1 GiB: use a smaller one")?;
     Ok(())
 }
 
@@ -137,23 +136,23 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
     if !weights.is_empty() {
         refuse_if(
             weights.len() != targets,
-            format!("{} weights do not fit {targets} targets: give one for each", weights.len()),
+            format!("{} weights for {targets} targets: give one for each", weights.len()),
         )?;
         let is_sane = |weight: &f64| weight.is_finite() && *weight >= 0.0;
         refuse_if(
             !weights.iter().all(is_sane) || rand_distr::weighted::WeightedAliasIndex::new(weights.clone()).is_err(),
-            "the weights of the targets are not usable: give numbers from 0 up, not all of them 0",
+            "the weights of the targets are invalid: give numbers of at least 0, at least one of them above 0",
         )?;
     }
     refuse_if(
         workload.classes.len() > MAX_CLASSES,
-        format!("{} classes are too many: give at most {MAX_CLASSES}", workload.classes.len()),
+        format!("{} classes are too many: use at most {MAX_CLASSES}", workload.classes.len()),
     )?;
     let is_classed = workload.trace.is_none() && !workload.classes.is_empty();
     let is_known = |class: &u8| usize::from(*class) < workload.classes.len();
     refuse_if(
         (is_classed && workload.class_of.len() != targets) || !workload.class_of.iter().all(is_known),
-        "the classes do not fit the targets: give each target one of the classes",
+        "the classes do not match the targets: give each target one of the classes",
     )?;
     let arrival = match plan.pace {
         Pace::Open { arrival, .. } => Some(arrival),
@@ -165,11 +164,11 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
     )?;
     refuse_if(
         (arrival == Some(Arrival::Trace)) != (workload.trace.is_some() && arrival.is_some()),
-        "a log is replayed at its own times or as fast as possible: no other arrival process fits it",
+        "a log is replayed at its own times or as fast as possible, without another arrival process",
     )?;
     refuse_if(
         workload.trace.is_some() && plan.requests_per_connection > 0,
-        "the sessions of a log decide how many requests a connection carries: give no other limit",
+        "the sessions of a log determine the requests per connection: give no other limit",
     )?;
     Ok(())
 }
@@ -201,8 +200,8 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
         let needed = plan.connections + in_use + own;
         return Err(wrong(format!(
             "{} connections need {needed} file descriptors, but this process may open {limit} ({in_use} are in use): \
-             {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the \
-             service), or divide them over several --client",
+             {fits} connections fit; use fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service), \
+             or divide them over several --client",
             plan.connections
         )));
     }
@@ -240,7 +239,7 @@ pub(crate) fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
         let fits = PortAllocator::capacity(&rules, sources);
         if plan.connections > fits {
             return Err(wrong(format!(
-                "{} connections to {target} need more local ports than there are: {fits} fit ({sources} source \
+                "{} connections to {target} need more local ports than exist: {fits} fit ({sources} source \
                  address(es), ports {} to {}); give more source addresses, or widen net.ipv4.ip_local_port_range",
                 plan.connections, rules.low, rules.high
             )));
@@ -303,11 +302,11 @@ mod tests {
     fn invalid_plans_are_refused_with_a_remedy() {
         assert!(refused(|plan| plan.connections = 0).contains("at least 1"));
         assert!(refused(|plan| plan.threads = 0).contains("at least 1"));
-        assert!(refused(|plan| plan.duration_ns = 0).contains("above 0"));
+        assert!(refused(|plan| plan.duration_ns = 0).contains("longer duration"));
         assert!(refused(|plan| plan.duration_ns = u64::MAX).contains("400 days"));
         assert!(refused(|plan| plan.timeout_ns = 0).contains("timeout"));
         assert!(refused(|plan| plan.addresses.clear()).contains("address"));
-        assert!(refused(|plan| plan.workload.weights = vec![f64::NAN]).contains("from 0 up"));
+        assert!(refused(|plan| plan.workload.weights = vec![f64::NAN]).contains("at least 0"));
         assert!(refused(|plan| plan.workload.class_of = vec![0]).contains("one of the classes"));
         for rate_per_sec in [-1.0, 0.0, f64::NAN, f64::INFINITY] {
             let pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Constant };
@@ -328,7 +327,7 @@ mod tests {
         assert!(header("X-A:\r\nB", "b").contains("not a header name"));
         assert!(header("Content-Length", "5").contains("itself"));
         assert!(header("transfer-encoding", "chunked").contains("itself"));
-        assert!(refused(|plan| plan.host = "a\r\nb".into()).contains("Host"));
+        assert!(refused(|plan| plan.host = "a\r\nb".into()).contains("not a host"));
         assert!(refused(|plan| plan.method = "GET /x HTTP/1.1\r\n".into()).contains("method"));
         assert!(refused(|plan| plan.targets = vec![RequestTarget { path: "/a b".into() }]).contains("%20"));
         assert!(refused(|plan| plan.targets = vec![RequestTarget { path: "x".into() }]).contains("begin with /"));

@@ -63,7 +63,7 @@ pub(crate) struct Connection<F> {
     /// Last part of the response; 0 = none yet, or parts are not timed.
     pub(crate) part_ns: u64,
     pub(crate) fd: i32,
-    /// Request bytes sent so far after a short send. No request is as long as `u32::MAX`.
+    /// Request bytes sent so far after a short send. Requests are shorter than `u32::MAX`.
     pub(crate) written: u32,
     pub(crate) requests: u32,
     pub(crate) target: u32,
@@ -118,7 +118,7 @@ impl<F> Connection<F> {
 
     pub(crate) fn carry_request(&mut self, intended_ns: u64, waits_since_ns: u64) {
         self.intended_ns = intended_ns;
-        // This field is unused until the request is sent, so it can hold the begin of the wait.
+        // This field is unused until the request is sent, so it can hold the start of the wait.
         self.first_byte_ns = waits_since_ns;
         self.set(CARRIES_REQUEST, true);
     }

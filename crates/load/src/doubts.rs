@@ -4,7 +4,7 @@ use record::protocol::Protocol;
 use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
-/// A thread that is busier than this is a bottleneck, or soon will be.
+/// Busy share from which a thread is a bottleneck, or close to one.
 const SATURATED_RATIO: f64 = 0.90;
 /// Lateness of the client at p99 that is always acceptable.
 const LAG_LIMIT_NS: u64 = 1_000_000;
@@ -81,7 +81,7 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     (ratio > RUN_QUEUE_RATIO).then(|| {
         DoubtKind::SharedCpus.warning(
             format!(
-                "a client thread waited for a CPU for {} of the window because something else ran there",
+                "a client thread waited for a CPU for {} of the window, because other programs used it",
                 percent(ratio)
             ),
             "pin the client to CPUs that nothing else uses (--cpus)",
@@ -90,17 +90,17 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn stood(result: &LoadResult) -> Option<Doubt> {
-    // If the schedule was kept meanwhile, only the main thread was stopped.
+    // If the schedule was kept, only the main thread was stopped.
     let late_ns = result.counts.times.own_lag.max_ns().unwrap_or(u64::MAX);
     let (stood_ns, ratio) = (result.stood_ns, result.stood_ns as f64 / result.window_ns as f64);
     (ratio > STOOD_RATIO && stood_ns.min(late_ns) > STOOD_NS).then(|| {
         DoubtKind::Steal.warning(
             format!(
-                "the client stood still for {} of the window ({}): it was stopped, or its machine was",
+                "the client or its machine was stopped for {} of the window ({})",
                 format_nanos(stood_ns as f64),
                 percent(ratio)
             ),
-            "measure again: the throughput is too low by this share, and requests in flight took that much longer",
+            "measure again: throughput is too low by this share, and requests in flight took longer by this time",
         )
     })
 }
@@ -135,8 +135,8 @@ fn reaped_late(result: &LoadResult) -> Option<Doubt> {
             format_si(times.sampled.len() as f64),
             percent(result.dated_ratio())
         ),
-        "fewer connections a client thread (--threads, --connections), client CPUs that nothing else uses (--cpus), or \
-         more client machines (--client)",
+        "use fewer connections per client thread (--threads, --connections), dedicated client CPUs (--cpus), or more \
+         client machines (--client)",
     ))
 }
 
@@ -144,7 +144,7 @@ fn few_samples(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.times.response.len();
     (count < SAMPLES_FOR_P99).then(|| {
         DoubtKind::TooFewSamples.note(
-            format!("{count} complete responses: the 99th percentile rests on fewer than 10 of them"),
+            format!("{count} complete responses: fewer than 10 of them determine the 99th percentile"),
             "measure for longer (--duration)",
         )
     })
@@ -185,19 +185,19 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
             let of_one = dominant.map(|ratio| format!(" ({} from one client)", percent(ratio))).unwrap_or_default();
             (
                 format!(
-                    "requests of the log{of_one} waited for their client's last answer or a connection: \
-                         {wait_words} at the 99th percentile"
+                    "requests of the log{of_one} waited for their client's last answer or a connection: {wait_words} \
+                         at p99"
                 ),
                 "replay more slowly (--speed) if the server cannot keep up, or allow more connections (--connections)",
             )
         } else {
             (
                 format!(
-                    "requests waited for one of {} connections to become free: {wait_words} at the 99th percentile",
+                    "requests waited for one of {} connections to become free: {wait_words} at p99",
                     plan.connections
                 ),
-                "more connections (--connections) if the server can serve them; else the offered rate is beyond the \
-                 server's capacity",
+                "use more connections (--connections) if the server can serve them; otherwise the offered rate exceeds \
+                 its capacity",
             )
         };
         if result.counts.never_sent > 0 {
@@ -253,8 +253,8 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
             _ => Severity::Note,
         },
         format!("{silent} of {used} connections received no byte of a response in the whole window: {rest}"),
-        "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure \
-         fewer (--connections)",
+        "check how many connections the server serves at a time (its workers, its descriptor limit), or use fewer \
+         (--connections)",
     ))
 }
 
@@ -265,10 +265,9 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
             DoubtKind::SilentConnections,
             if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
             format!(
-                "the server closed {closed} connections before any request: does it limit connections, or the time \
-                 that they may be idle?"
+                "the server closed {closed} connections before any request: does it limit connections or idle time?"
             ),
-            "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
+            "raise the server's connection limit, or use fewer connections (--connections, --open-connections)",
         )
     })
 }
@@ -278,8 +277,8 @@ fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     (count > 0).then(|| {
         DoubtKind::ConnectionWait.note(
             format!("the server closed {count} connections that sent no request within its time limit (status 408)"),
-            "no request failed, but each connection was reopened: measure fewer connections (--connections), or raise \
-             the server's time limit for a request",
+            "no request failed, but each connection was reopened: use fewer connections (--connections), or raise the \
+             server's time limit for a request",
         )
     })
 }
@@ -289,17 +288,16 @@ fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     (count > 0).then(|| {
         DoubtKind::ConnectionWait.note(
             format!(
-                "the server announced to close {count} connections and left that to the client, which waited for \
-                     it"
+                "the server announced the close of {count} connections but did not close them, and the client waited"
             ),
-            "let the server close what it announces to close, or measure with a warm-up: later closes are not waited \
-             for",
+            "let the server close such connections, or use a warm-up: the client waits only for the first closes",
         )
     })
 }
 
-/// Checks Little's law: the requests in flight equal throughput times mean time. In a closed loop they equal the
-/// connections, except those being opened and those of [`silent`]; in an open loop they are at most the connections.
+/// Checks Little's law: the requests in flight equal throughput times mean time. In a closed loop, that is the number
+/// of connections without those being opened and those of [`silent`]; in an open loop, at most the number of
+/// connections.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
         return None;
@@ -309,7 +307,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let held = plan.connections.saturating_sub(result.counts.outcomes.connections_silent) as f64 * depth;
     let room = match depth {
         1.0 => format!("{} connections", format_si(held)),
-        _ => format!("room for {} on the connections", format_si(held)),
+        _ => format!("at most {} on the connections", format_si(held)),
     };
     let mean_ns = result.counts.times.service.mean_ns()?;
     let under_way = |ns_each: f64| answered * ns_each / result.window_ns as f64;
@@ -322,8 +320,8 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let (what, remedy) = if busy > held * (1.0 + tolerance) {
         (
             format!(
-                "throughput times mean service time is {} requests in flight, but there were {room} \
-                 (Little's law): requests that lie partly outside the window weigh too much",
+                "throughput times mean service time is {} requests in flight, but there were {room} (Little's law): \
+                 requests partly outside the window weigh too much",
                 format_si(busy)
             ),
             "measure for longer than the server takes to answer (--duration)",
@@ -331,8 +329,8 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     } else if is_closed && under_way(mean_ns + opening_ns) < held * (1.0 - tolerance) {
         (
             format!(
-                "throughput times mean service time is {} requests in flight, but there were {room} \
-                 with answers (Little's law): the others waited without one, or were being opened{}",
+                "throughput times mean service time is {} requests in flight, but there were {room} with answers \
+                 (Little's law): the others got no answer or were being opened{}",
                 format_si(busy),
                 if depth > 1.0 { ", or the server allows no more at once" } else { "" }
             ),
@@ -350,9 +348,9 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     (failed > 0 && failed as f64 >= outcomes.requests() as f64 * NO_ROOM_RATIO).then(|| {
         DoubtKind::ClientSaturated.warning(
             format!("the client had no local port or descriptor left for {failed} requests"),
-            "the errors say which. Ports: measure from more addresses (--source-address, --client; ::1 is a \
-             single one, unlike 127.0.0.1 and its neighbours), or let the server close first (--set \
-             clients.close-first=server). Descriptors: raise ulimit -n",
+            "the errors name it. Ports: use more source addresses (--source-address, --client; with ::1 there is only \
+             one, with 127.0.0.1 many), or let the server close first (--set clients.close-first=server). Descriptors: \
+             raise ulimit -n",
         )
     })
 }
@@ -446,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_doubt_is_that_hardly_any_request_had_a_response() {
+    fn missing_responses_are_the_first_doubt() {
         let first = |unfinished: u64| {
             let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
             result.engine.run_queue_wait_ratio = Some(0.5);
@@ -467,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn error_statuses_are_named_and_unrequested_bytes_are_no_failures() {
+    fn error_statuses_are_named_and_unrequested_bytes_are_not_failures() {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.stray_responses = 7;
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (1_000, 1_000);
@@ -506,7 +504,7 @@ mod tests {
             plan.pace = Pace::Open { rate_per_sec: 10_000.0, arrival: record::Arrival::Poisson };
         };
         assert_eq!(balance(10_000, 2_000_000, open), None, "an open loop leaves connections idle");
-        assert!(balance(10_000, 20_000_000, open).is_some(), "more under way than connections");
+        assert!(balance(10_000, 20_000_000, open).is_some(), "more in flight than connections");
     }
 
     #[test]

@@ -73,8 +73,7 @@ pub struct LoadProgress {
     pub apart: Option<[(usize, f64); 2]>,
 }
 
-/// Runs one load. Blocks until it is over, or at most 300 ms after `stop` was set, which keeps what was measured until
-/// then.
+/// Runs one load. Blocks until it is over, or at most 300 ms after `stop` was set, and keeps the measurements so far.
 ///
 /// The engine threads inherit the calling thread's network namespace. Outcomes of requests are counted in the result;
 /// an error means that no load was possible.

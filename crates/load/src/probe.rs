@@ -32,9 +32,8 @@ pub struct ProbeResponse {
     pub error: Option<PlainText>,
 }
 
-/// Sends the plan's first request once, to the first address that accepts the connection. `timeout` bounds the
-/// connect and the response separately. Errors are sentences: closed port, not HTTP, TLS, body ends early, no
-/// response.
+/// Sends the plan's first request once, to the first address that accepts the connection. `timeout` limits connecting
+/// and the response separately. Errors are sentences: closed port, not HTTP, TLS, body ends early, no response.
 pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadError> {
     let answer = first_connection(plan, timeout, true)?;
     Ok(answer.expect("a request has an answer or an error"))
@@ -209,8 +208,8 @@ fn no_response(address: SocketAddr, how: &str) -> LoadError {
 
 fn no_response_in_time(address: SocketAddr, received: u64, timeout: Duration) -> LoadError {
     wrong(format!(
-        "{address} accepted the connection but sent {received} bytes and no complete response within {} ms: the \
-         server may be overloaded, or wait for another protocol",
+        "{address} accepted the connection but sent {received} bytes and no complete response within {} ms: the server \
+         may be overloaded, or expect another protocol",
         timeout.as_millis()
     ))
 }
@@ -218,10 +217,10 @@ fn no_response_in_time(address: SocketAddr, received: u64, timeout: Duration) ->
 fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadError> {
     TcpStream::connect_timeout(&address, timeout).map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => {
-            wrong(format!("nothing listens on {address} (connection refused): is the server running, on this port?"))
+            wrong(format!("nothing listens on {address} (connection refused): is the server running on this port?"))
         }
         ErrorKind::TimedOut => wrong(format!(
-            "{address} did not accept a connection within {} ms: is the address right, and no firewall between?",
+            "{address} did not accept a connection within {} ms: is the address right, or does a firewall block it?",
             timeout.as_millis()
         )),
         _ => unreachable(address, &error),
@@ -247,7 +246,7 @@ fn http1(to: &To<'_>, mut exchange: ProbeConnection) -> Result<ProbeResponse, Lo
                     Err(no_response(address, if is_reset { "reset the connection" } else { "closed the connection" }))
                 }
                 _ => Err(wrong(format!(
-                    "{address} closed the connection before the response was complete ({received} bytes came): the \
+                    "{address} closed the connection before the response was complete ({received} bytes received): the \
                      body ends early"
                 ))),
             };

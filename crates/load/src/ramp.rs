@@ -113,7 +113,7 @@ mod tests {
         }
         let now = 20 * HANGS_AFTER_NS;
         assert_eq!(ramp.allowance(now, 0), 1);
-        assert_eq!(ramp.allowance(now + TICK_NS, 4), 0, "as many hang as may be under way");
+        assert_eq!(ramp.allowance(now + TICK_NS, 4), 0, "as many hang as may be in flight");
     }
 
     #[test]

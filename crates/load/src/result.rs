@@ -151,9 +151,9 @@ impl LoadResult {
         } else if let Some(why) = &self.no_arrivals {
             why
         } else if self.counts.arrivals_unknown > 0 {
-            "the kernel did not say when the sampled responses came in"
+            "the kernel did not report when the sampled responses arrived"
         } else {
-            "no response came in while arrivals were dated"
+            "no response came while arrivals were recorded"
         };
         // All threads record arrivals at the same time.
         match self.counts.dated_times.div_ceil(self.engine.threads.max(1) as u64) {

@@ -58,7 +58,7 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
 }
 
 /// Turns the kernel's time stamps for received packets on or off. The kernel stamps while any socket of the machine
-/// asks for it, and switches with a short delay. (`SO_TIMESTAMPNS` would ask until its socket is closed.)
+/// requests them, and switches with a short delay. (`SO_TIMESTAMPNS` would ask until its socket is closed.)
 pub(crate) fn set_stamping(fd: i32, is_on: bool) -> Result<(), Errno> {
     let flags = if is_on { libc::SOF_TIMESTAMPING_RX_SOFTWARE } else { 0 };
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
@@ -139,7 +139,7 @@ pub(crate) fn bind_source(
     rustix::net::bind(borrowed(fd), &SocketAddr::new(source.unwrap_or(any), port))
 }
 
-/// Begins to connect. `Ok(true)`: established; `Ok(false)`: under way.
+/// Begins to connect. `Ok(true)`: established; `Ok(false)`: in progress.
 pub(crate) fn connect(fd: i32, address: &SocketAddr) -> Result<bool, Errno> {
     match rustix::net::connect(borrowed(fd), address) {
         Ok(()) | Err(Errno::ISCONN) => Ok(true),

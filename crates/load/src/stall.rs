@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_requests_and_before_the_window_is_no_stall() {
+    fn time_without_requests_and_before_the_window_is_not_a_stall() {
         assert_eq!(StallLog::default().longest_ns(), None);
         assert_eq!(seen(&[(10, 130)]).longest_ns(), Some(30), "from the window's begin");
         assert_eq!(
@@ -98,7 +98,7 @@ mod tests {
             Some(20),
             "nothing was asked before 1000"
         );
-        assert_eq!(seen(&[(100, 110), (105, 150), (106, 152)]).longest_ns(), Some(40), "two were under way");
+        assert_eq!(seen(&[(100, 110), (105, 150), (106, 152)]).longest_ns(), Some(40), "two were in flight");
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(late.longest_ns(), Some(1_099), "after it nothing counts");
         stalls.gave_up(950);
         stalls.end(100..2_000);
-        assert_eq!(stalls.longest_ns(), Some(1_050), "still under way at the end");
+        assert_eq!(stalls.longest_ns(), Some(1_050), "still in flight at the end");
     }
 
     #[test]

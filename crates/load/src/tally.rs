@@ -70,7 +70,7 @@ impl Failure {
     fn message(self) -> String {
         match self {
             Failure::Refused => "the server refused the connection".into(),
-            Failure::Reset => "the server reset the connection while a request was under way".into(),
+            Failure::Reset => "the server reset the connection while a request was in flight".into(),
             Failure::TimedOut => "no complete response within the timeout".into(),
             Failure::ConnectTimedOut => "the connection could not be established within the connect timeout".into(),
             Failure::Truncated => "the connection ended in the middle of a response".into(),
@@ -182,7 +182,7 @@ impl Tally {
         }
     }
 
-    /// Counts an open-loop request that is sent, `wait_ns` after it first lacked a connection.
+    /// Counts an open-loop request that is sent, after a wait of `wait_ns` for a connection.
     #[inline]
     pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
         let lag_ns = actual_ns.saturating_sub(intended_ns);
@@ -356,7 +356,7 @@ impl Tally {
             if is_http_2(bytes) {
                 HTTP_2.0.into()
             } else {
-                "the server sent bytes on a connection that had no request under way".into()
+                "the server sent bytes on a connection without a request in flight".into()
             }
         });
     }

@@ -74,8 +74,7 @@ impl TimeWaitMaker {
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => failures += 1,
                 Err(Errno::AGAIN) => {
                     return Err(wrong(
-                        "the server did not close a connection that the request asked it to close: it leaves no \
-                         TIME_WAIT sockets",
+                        "the server ignored a request to close the connection, so it leaves no TIME_WAIT sockets",
                     ));
                 }
                 Err(_) => failures += 1,

@@ -614,7 +614,7 @@ fn an_invalid_http_2_stream_is_an_outcome_described_in_one_sentence() {
         ("more padding", after_settings(frame(HEADERS, PADDED | END_HEADERS, 1, &[9, 0x88]))),
         ("interrupts", after_settings([frame(HEADERS, 0, 1, &[0x88]), frame(PING, 0, 0, b"12345678")].concat())),
         ("more than 64 KiB", after_settings([frame(HEADERS, 0, 1, &[0x88]), endless].concat())),
-        ("an entry that is in no table", after_settings(frame(HEADERS, END_HEADERS, 1, &[0xff, 0x70]))),
+        ("an entry that no table has", after_settings(frame(HEADERS, END_HEADERS, 1, &[0xff, 0x70]))),
         ("not sent", after_settings(ok(2))),
         ("not sent", after_settings(ok(4_001))),
         ("no status", after_settings(frame(HEADERS, END_HEADERS, 1, &[0x54, 0]))),

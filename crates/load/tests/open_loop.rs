@@ -79,7 +79,7 @@ fn precise_waiting_polls() {
     let server = answering(SMALL);
     let mut plan = open(server.address, 500.0, Arrival::Constant);
     plan.precise = true;
-    // If the machine wakes up late from every sleep of a run, nothing is left to poll for, so try again.
+    // If the machine wakes up late from every sleep of a run, no time is left to poll, so try again.
     let polled = (0..50).any(|_| {
         let result = run(&plan);
         assert_eq!(result.counts.outcomes.ok, 100);

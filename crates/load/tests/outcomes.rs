@@ -506,7 +506,7 @@ fn the_client_waits_once_for_an_announced_close() {
     assert!(result.counts.outcomes.ok > 8, "{:?}", result.counts.outcomes);
     assert_eq!(result.counts.closes_awaited, 1);
     assert!(
-        result.doubts.iter().any(|doubt| doubt.what.contains("announced to close 1 connections")),
+        result.doubts.iter().any(|doubt| doubt.what.contains("announced the close of 1 connections")),
         "{:?}",
         result.doubts
     );
@@ -519,7 +519,7 @@ fn the_client_does_not_wait_for_the_close_of_an_ambiguously_framed_body() {
     let outcomes = result.counts.outcomes;
     assert!(outcomes.ok > 0 && outcomes.failed() == 0, "{outcomes:?}");
     assert_eq!(result.counts.closes_awaited, 0);
-    assert!(!result.doubts.iter().any(|doubt| doubt.what.contains("announced to close")), "{:?}", result.doubts);
+    assert!(!result.doubts.iter().any(|doubt| doubt.what.contains("announced the close")), "{:?}", result.doubts);
 }
 
 #[test]

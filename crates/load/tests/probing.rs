@@ -28,7 +28,7 @@ fn an_answer_is_read_to_its_end() {
 fn the_error_names_a_closed_port() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let text = load::probe(&plan(port), PATIENCE).unwrap_err().to_string();
-    assert_eq!(text, format!("nothing listens on {port} (connection refused): is the server running, on this port?"));
+    assert_eq!(text, format!("nothing listens on {port} (connection refused): is the server running on this port?"));
 }
 
 #[test]

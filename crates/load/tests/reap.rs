@@ -234,7 +234,7 @@ fn without_known_arrivals_the_figure_gives_the_reason() {
     assert!(served.load(Ordering::SeqCst) && result.counts.times.reap.is_empty());
     assert!(result.counts.arrivals_unknown > 0, "{:?}", result.counts.outcomes);
     let why = result.figures(&plan).get(names::REAP_P99).unwrap().not_measured.clone().unwrap();
-    assert!(why.contains("did not say when"), "{why}");
+    assert!(why.contains("did not report when"), "{why}");
 }
 
 #[test]

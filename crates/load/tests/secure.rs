@@ -165,7 +165,7 @@ fn a_required_client_certificate_is_reported_before_any_load() {
         }
         for found in [load::probe(&plan, patience).map(drop), load::connect_once(&plan, patience)] {
             let why = found.expect_err("it is refused").to_string();
-            assert!(why.contains("it wants a certificate of the client"), "{:?}: {why}", plan.protocol);
+            assert!(why.contains("it requires a client certificate"), "{:?}: {why}", plan.protocol);
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn open(address: SocketAddr, rate_per_sec: f64, arrival: Arrival) -> LoadPla
     LoadPlan { pace: Pace::Open { rate_per_sec, arrival }, ..plan(address) }
 }
 
-/// What the events said, in order.
+/// The text of the events, in order.
 #[derive(Default)]
 pub struct Events {
     pub begins: u32,

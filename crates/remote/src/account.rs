@@ -21,11 +21,11 @@ const CLOCK_LIMIT_NS: u64 = 1_000_000;
 pub fn loss_doubt(link: &WorkerLink, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let missed = |rest: &str| {
         let completed = link.progress.completed;
-        format!("the {completed} responses of the window that it had reported are not in the figures; {rest}")
+        format!("its {completed} responses in the window are not in the figures; {rest}")
     };
     let (severity, rest) = match on_loss {
         Some(OnLoss::End) => (Severity::Invalid, missed("the others were stopped")),
-        Some(OnLoss::GoOn) => (Severity::Warning, missed("the others went on with their shares")),
+        Some(OnLoss::GoOn) => (Severity::Warning, missed("the others continued with their shares")),
         None => (Severity::Warning, "it had no share of this load".into()),
     };
     Doubt::new(
@@ -40,7 +40,7 @@ pub fn loss_doubt(link: &WorkerLink, why: &str, on_loss: Option<OnLoss>) -> Doub
 pub fn uncounted_words(lost: &[&WorkerLink]) -> Option<String> {
     let first = lost.first()?.short_name();
     let others = if lost.len() > 1 { format!(" and {} more were", lost.len() - 1) } else { " was".into() };
-    Some(format!("{first}{others} lost, so the requests of the window are not all counted"))
+    Some(format!("{first}{others} lost, so not all requests of the window are counted"))
 }
 
 fn needs_every_request(name: &str) -> bool {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_client_cost_per_request_is_recognised() {
-        // Figures of requests that the server's side counted, or the client that is charged with the cost.
+        // Figures whose requests are counted by the server, or by the client that bears the cost.
         let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
         for (name, ..) in names::ALL.iter() {
             let is_per_request = name.contains("per_request");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Kernel memory of one end of a cold connection, estimated high (docs/fleet.md).
 const BYTES_PER_CONNECTION: u64 = 5_000;
-/// One part in this many of the available memory is left to other programs.
+/// This fraction (1/N) of the available memory is left to other programs.
 const MEMORY_LEFT: u64 = 10;
 const REPORT: Duration = Duration::from_millis(200);
 
@@ -107,9 +107,9 @@ fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[NodeLimits], room
     NoRoom {
         table: rows.iter().map(text).collect(),
         why: format!(
-            "{} cold connections do not fit the {} clients, {} are too many: more source addresses \
-             (--source-interface) or a wider net.ipv4.ip_local_port_range add ports, ulimit -n adds descriptors, and \
-             more clients add all",
+            "{} cold connections are too many for {} clients by {}: add ports with more source addresses \
+             (--source-interface) or a wider net.ipv4.ip_local_port_range, descriptors with ulimit -n, or more \
+             clients",
             count_words(count),
             nodes.len(),
             count_words(lacking)
@@ -139,7 +139,7 @@ impl Cold {
 
     /// Opens or closes connections until `count` are established or `stop` is set, and reports the counts from then on.
     pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
-        let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask for their limits first"))?;
+        let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not request their limits first"))?;
         plan.addresses = vec![load::choose_address(plan, stop)];
         let pool = match &self.pool {
             Some(pool) => pool.clone(),
@@ -227,6 +227,6 @@ mod tests {
         );
         assert!(why.table[2].ends_with("2,000   descriptors"), "{:#?}", why.table);
         assert!(why.table[3].ends_with("30,132  969,868 lacking"), "{:#?}", why.table);
-        assert!(why.why.starts_with("1,000,000 cold connections do not fit the 2 clients"), "{}", why.why);
+        assert!(why.why.starts_with("1,000,000 cold connections are too many for 2 clients"), "{}", why.why);
     }
 }

@@ -149,7 +149,7 @@ impl Fleet {
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
         if let Some(why) = self.nodes.as_mut().and_then(Nodes::unreported_failure) {
-            self.io.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
+            self.io.show(format!("straingauge: continuing without nodes that join: {why}"));
         }
         let first = self.links.len();
         self.greet(&sources, stop)?;
@@ -187,8 +187,8 @@ impl Fleet {
             let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part))));
             if text.len() > MAX_LINE_BYTES {
                 return Err(unusable(format!(
-                    "the plan with its {} targets and its body is larger than the {} MB that a client takes: give \
-                     fewer or shorter ones",
+                    "the plan with its {} targets and its body is larger than the maximum of {} MB: use fewer or \
+                     shorter targets",
                     plan.targets.len(),
                     MAX_LINE_BYTES >> 20
                 )));
@@ -227,12 +227,12 @@ impl Fleet {
         let give_up_ns = monotonic_ns() + self.timeout_ns;
         while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
             if stop.load(Ordering::Relaxed) {
-                return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
+                return Err(RemoteError::Interrupted("the clients reported their room for cold connections"));
             }
             if monotonic_ns() > give_up_ns {
                 for (index, _) in &live {
                     if self.links[*index].cold_room.is_none() {
-                        self.links[*index].lose("it did not say in time what it has for cold connections".into());
+                        self.links[*index].lose("it did not report its room for cold connections in time".into());
                     }
                 }
             }
@@ -297,8 +297,7 @@ impl Fleet {
             .collect();
         match plan.addresses.first().filter(|address| address.ip().is_loopback()) {
             Some(address) if networks.len() > 1 => Err(unusable(format!(
-                "{} is another machine on each machine, and not all of this run are on one: name the server by an \
-                 address that all of them reach",
+                "{} is a different machine for each client: use an address of the server that all of them reach",
                 address.ip()
             ))),
             _ => Ok(()),
@@ -365,7 +364,7 @@ impl Fleet {
             && let Some(lost) = self.lost()
         {
             return Err(unusable(format!(
-                "{lost}; the run ends there (--set fleet.on-worker-loss=go-on would continue with the others)"
+                "{lost}; the run ends (--set fleet.on-worker-loss=go-on continues with the others)"
             )));
         }
         self.outwait_the_lost(stop);
@@ -452,7 +451,7 @@ impl Fleet {
                 return Err(INTERRUPTED.to_string());
             }
             if monotonic_ns() > give_up_ns {
-                self.links[index].lose("it did not keep a piece of the file in time".into());
+                self.links[index].lose("it did not store a piece of the file in time".into());
             }
             self.pump(5_000_000, 0);
         }

@@ -218,13 +218,13 @@ impl WorkerLink {
         if matches!(self.state, WorkerState::Greeting)
             && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
         {
-            return self.lose("its first message was no hello".into());
+            return self.lose("its first message was not a hello".into());
         }
         match message {
             FromWorker::Hello { version, host, place, capacity, .. } => {
                 if *version != *VERSION {
                     return self.lose(format!(
-                        "it is straingauge {version}, this is {VERSION}: install the same version on all machines"
+                        "its straingauge is {version}, this one is {VERSION}: install the same version on all machines"
                     ));
                 }
                 (self.host, self.place, self.capacity) = (host, place, capacity);
@@ -270,10 +270,10 @@ impl WorkerLink {
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
             FromWorker::Ready {} | FromWorker::InputKept {} | FromWorker::Result(_) => {
-                self.lose("it sent a message out of turn".into());
+                self.lose("it sent an unexpected message".into());
             }
             answer if self.role == "watcher" => self.answer = Some(answer),
-            _ => self.lose("it sent a message out of turn".into()),
+            _ => self.lose("it sent an unexpected message".into()),
         }
     }
 
@@ -302,8 +302,8 @@ impl WorkerLink {
         };
         match ended.and_then(|how| how.code()) {
             // The shell's exit status for a file that it cannot execute.
-            Some(126) => "it cannot execute the straingauge there: is that an executable file, and built for what \
-                          'uname -m' says there?"
+            Some(126) => "straingauge on that machine cannot be executed: is it an executable file, built for that \
+                          machine ('uname -m')?"
                 .into(),
             _ => format!("does the command start '{program}' and print nothing else?"),
         }

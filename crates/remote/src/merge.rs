@@ -134,6 +134,6 @@ mod tests {
         read(&result).unwrap();
         result.counts.outcomes.non_2xx = 1;
         let why = read(&result).unwrap_err().to_string();
-        assert!(why.contains("it had 3 requests and accounts for 4"), "{why}");
+        assert!(why.contains("it had 3 requests, but the outcomes add up to 4"), "{why}");
     }
 }

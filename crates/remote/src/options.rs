@@ -57,7 +57,7 @@ impl WorkerOptions {
         if addresses.is_empty() {
             let family = if is_v4 { "IPv4" } else { "IPv6" };
             return Err(unusable(format!(
-                "none of this worker's source addresses is an {family} address like the target"
+                "none of this worker's source addresses is an {family} address, as the target is"
             )));
         }
         plan.source_addresses = addresses;

@@ -9,7 +9,7 @@ pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
         return Ok(());
     }
     Err(unusable(format!(
-        "{} connections cannot be split over {clients} clients: give at least one for each with --connections",
+        "{} connections cannot be split over {clients} clients: use at least one per client (--connections)",
         plan.connections
     )))
 }
@@ -27,10 +27,10 @@ pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u6
         return Ok(());
     }
     let why = match machines {
-        0 | 1 => format!("{host} is on a public network, and a load on a server of somebody else is an attack"),
+        0 | 1 => format!("{host} is on a public network, and loading a server of others is an attack"),
         _ => format!("several clients would send load to {host}"),
     };
-    Err(unusable(format!("{why}: if it is yours to load, allow it with --allow-target {host}")))
+    Err(unusable(format!("{why}: if you may load it, allow it with --allow-target {host}")))
 }
 
 /// Whether an address cannot be on the public Internet: private, carrier-grade NAT, link-local, or for benchmarks

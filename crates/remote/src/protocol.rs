@@ -191,12 +191,12 @@ pub enum FromWorker {
     Refused {
         why: PlainText,
     },
-    /// A watcher counts requests from now on, or cannot for a reason in one sentence.
+    /// A watcher counts requests from now on, or the reason why not, in one sentence.
     Watching {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<PlainText>,
     },
-    /// A watcher can sample the layers, or cannot for a reason in one sentence.
+    /// A watcher can sample the layers, or the reason why not, in one sentence.
     Layers {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<PlainText>,
@@ -205,7 +205,7 @@ pub enum FromWorker {
     /// State of the server that the watcher started.
     Server(StartedState),
     TimeWait(TimeWaitCount),
-    /// The watcher knows the state before the load that begins.
+    /// The watcher has read the state before the load.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
@@ -391,7 +391,7 @@ impl WireResult {
         let outcomes = &result.counts.outcomes;
         if outcomes.sum() != outcomes.requests() {
             return Err(ProtocolError::Unusable(format!(
-                "it had {} requests and accounts for {}: the outcomes do not add up",
+                "it had {} requests, but the outcomes add up to {}",
                 outcomes.requests(),
                 outcomes.sum()
             )));

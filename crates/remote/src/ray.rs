@@ -104,7 +104,7 @@ impl Nodes {
     /// current step.
     pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
         let mut child = process::start(Command::new(python).args(["-m", "straingauge.fleet"])).map_err(system(
-            format!("cannot start '{python}', which runs the fleet: install Python, or name one with --python"),
+            format!("cannot start '{python}', which the fleet needs: install Python, or name it with --python"),
         ))?;
         let stdout = child.stdout.take().expect("was asked for");
         let stderr_tail = keep_tail(child.stderr.take().expect("was asked for"));
@@ -198,8 +198,8 @@ impl Nodes {
         let tail = stderr_tail.join().unwrap_or_default();
         let last = tail.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         let remedy = if last.contains("No module named") {
-            ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with \
-             --python"
+            ": install the package for it (pip install 'straingauge[fleet]', from python/), or name another Python \
+             with --python"
         } else {
             ""
         };

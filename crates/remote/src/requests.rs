@@ -25,15 +25,15 @@ impl RequestWatchPlan {
     /// The options for the server on `port`. A driver's request may be anything, so the error is one sentence.
     fn options(&self, port: u16) -> Result<WatchOptions, String> {
         if !(self.overhead_ratio > 0.0 && self.overhead_ratio.is_finite()) {
-            return Err("the budget for watching is not above 0".into());
+            return Err("the budget for watching must be above 0".into());
         }
         let classes = self.classes.as_deref().map(SizeClasses::parse).transpose();
         let pack = self.pack.as_ref().map(|(origin, text)| Pack::parse(&PlainText::new(origin, 80), text)).transpose();
         Ok(WatchOptions {
             mode: self.mode,
             overhead_ratio: self.overhead_ratio,
-            classes: classes.map_err(|error| format!("the size classes are refused: {error}"))?.unwrap_or_default(),
-            pack: pack.map_err(|error| format!("the pack is refused: {error}"))?,
+            classes: classes.map_err(|error| format!("invalid size classes: {error}"))?.unwrap_or_default(),
+            pack: pack.map_err(|error| format!("invalid pack: {error}"))?,
             ..WatchOptions::of_port(port)
         })
     }

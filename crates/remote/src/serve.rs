@@ -46,9 +46,7 @@ fn handle_orders(
             // The load ended before this late start.
             Ok(Ok(ToWorker::Start { .. })) => continue,
             Ok(Ok(_)) => {
-                return Err(unusable(
-                    "the driver broke the protocol: it asks a load worker for what only watch --worker can observe",
-                ));
+                return Err(unusable("the driver broke the protocol: it sent a watcher's message to a load worker"));
             }
             Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
             Ok(Err(InputEnd::Gone)) | Err(_) => return Ok(()),

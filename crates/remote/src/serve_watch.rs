@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// Maximum sampling frequency, whatever the driver asks for.
+/// Maximum sampling frequency, regardless of the driver's request.
 const MOST_HZ: u32 = 5_000;
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ fn handle_orders(
         let found = observe::server_on_port(target.port, target.netns_pid);
         if found.map_err(observing("the server cannot be watched"))?.is_none() {
             return Err(unusable(format!(
-                "nothing listens on port {} of this machine, so there is no server to watch",
+                "no server to watch: nothing listens on port {} of this machine",
                 target.port
             )));
         }
@@ -131,7 +131,7 @@ fn handle_orders(
                 FromWorker::Observation(Box::new(seen))
             }
             Ok(Ok(_)) => {
-                return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
+                return Err(unusable("the driver broke the protocol: it sent a load worker's message to a watcher"));
             }
             Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
             Ok(Err(InputEnd::Gone)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -211,7 +211,7 @@ impl WatchedServer {
 
     fn observation(&mut self, completed: u64, client: Option<ClientSide>) -> Result<WireObservation> {
         let Some(window) = self.window.take() else {
-            return Err(unusable("the driver broke the protocol: it asks for a window that did not begin and end"));
+            return Err(unusable("the driver broke the protocol: it requested a window that did not begin and end"));
         };
         let client_ns = client.as_ref().map_or(window.elapsed_ns(), |client| client.window_ns);
         let seen = window.observation_of(completed, client_ns);

@@ -128,8 +128,8 @@ fn read(lease: &DriverLease, out: &SyncSender<String>, tell: &SyncSender<DriverO
     }
 }
 
-/// Ends the load when the driver was silent for the lease, which begins with its first message. If that does not
-/// help, it ends the process.
+/// Ends the load when the driver was silent for the lease, which begins with its first message. If the load does not
+/// end, ends the process.
 fn watch(lease: &DriverLease) {
     let began_ns = monotonic_ns();
     loop {

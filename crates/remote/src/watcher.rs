@@ -73,7 +73,7 @@ impl RemoteWatcher {
             }
             watcher.pump(timeout_ns);
         }
-        // A watcher that cannot watch reports that right after its hello.
+        // If a watcher cannot watch, it reports this right after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
         watcher.link.ping();
         while !watcher.is_there()
@@ -95,7 +95,7 @@ impl RemoteWatcher {
             ))),
             _ if watcher.is_there() => Ok(watcher),
             _ => Err(unusable(format!(
-                "{} cannot be used: it does not report that it can watch; is it 'watch --worker'?",
+                "{} cannot be used: it does not watch; is it 'watch --worker'?",
                 watcher.link.name()
             ))),
         }
@@ -135,7 +135,7 @@ impl RemoteWatcher {
         Ok(why_not.map(String::from))
     }
 
-    /// Prepares the sampling of layers in windows that ask for it. The error says why they cannot be sampled.
+    /// Prepares the sampling of layers in windows that request it. The error says why they cannot be sampled.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
         let why_not = self.ask(
             &ToWorker::Layers { frequency_hz: how.frequency_hz },
@@ -172,7 +172,7 @@ impl RemoteWatcher {
     }
 
     fn ask_beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
-        self.ask(message, BESIDE_NS, "about the command beside the server", |answer| {
+        self.ask(message, BESIDE_NS, "about the command next to the server", |answer| {
             if let FromWorker::Beside(state) = answer { Some(state) } else { None }
         })
     }
@@ -315,11 +315,11 @@ fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) ->
     (begin.abs().max(end.abs()) > limit_ns).then(|| {
         DoubtKind::SourcesDisagree.warning(
             format!(
-                "the watcher's window began {} and ended {}: the watcher or the network to it was stalled",
+                "the watcher's window began {} and ended {}: the watcher or its network stalled",
                 late(begin),
                 late(end)
             ),
-            "measure again: the server's figures come from another window than the load's",
+            "measure again: the server's figures and the load's come from different windows",
         )
     })
 }

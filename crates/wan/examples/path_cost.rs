@@ -1,5 +1,5 @@
-//! Measures the cost of a path and how exactly it delivers at a given rate, with datagrams from client to server that
-//! are paced in steps of 100 us. Prints one line of JSON. Needs root. bench/wan uses it.
+//! Measures the cost of a path and its lateness at a given rate, with datagrams from client to server that are paced in
+//! steps of 100 us. Prints one line of JSON. Needs root. bench/wan uses it.
 //!
 //! usage: path_cost RATE_PER_SEC BYTES DELAY_MS SECONDS [netem|tun]
 

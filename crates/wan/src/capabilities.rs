@@ -1,5 +1,5 @@
-//! What this kernel offers to join client and server, for `straingauge doctor`. Each means is tried in a namespace that
-//! vanishes afterwards.
+//! The kernel features that can connect client and server, for `straingauge doctor`. Each is tried in a temporary
+//! namespace.
 
 use crate::error::{DuringStep, WanError};
 use crate::namespace::NetNamespace;
@@ -16,14 +16,14 @@ pub fn capabilities() -> Vec<Capability> {
         probed(
             "network namespaces",
             |_, _| Ok(()),
-            "client and server can have one each",
+            "client and server can be separated",
             "client and server share the machine's network stack and counters: use a kernel with CONFIG_NET_NS, \
              outside of a container without CAP_SYS_ADMIN and CAP_NET_ADMIN",
         ),
         probed(
             "veth",
             |route, namespace| route.add_veth("one", "other", namespace.as_fd()),
-            "client and server can be joined by a separate link",
+            "client and server can have a separate link",
             "client and server cannot be separated: 'modprobe veth', or use a kernel with CONFIG_VETH",
         ),
         receive_steering(),
@@ -49,7 +49,7 @@ type Probe = fn(&Route, &NetNamespace) -> io::Result<()>;
 
 fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     if !rustix::process::geteuid().is_root() {
-        return Capability::missing(name, "not tried: it needs root", "run the doctor as root to know");
+        return Capability::missing(name, "not tried, because it needs root", "run straingauge doctor as root");
     }
     match tried(probe) {
         Ok(()) => Capability::there(name, there),
@@ -84,7 +84,7 @@ fn receive_steering() -> Capability {
     Capability::new(
         "receive packet steering",
         there,
-        if there { "RPS is there" } else { "no rps_cpus in /sys/class/net" },
+        if there { "RPS is available" } else { "no rps_cpus in /sys/class/net" },
         "the client's CPU does the server's receive work: use a kernel with CONFIG_RPS",
     )
 }

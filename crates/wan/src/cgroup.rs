@@ -158,7 +158,7 @@ pub(crate) fn owner_in(name: &str) -> Option<Owner> {
     is_token.then(|| Owner::parse(owner)).flatten()
 }
 
-/// Sends SIGKILL. It is no error if the process has ended.
+/// Sends SIGKILL. A process that has already ended is not an error.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -5,8 +5,8 @@ use std::io;
 pub enum WanError {
     /// The kernel refuses namespaces to this user.
     #[error(
-        "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with \
-         sudo, or start the server yourself and give only its URL"
+        "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): use sudo, or \
+         start the server yourself and give only its URL"
     )]
     NotPermitted,
     /// The kernel lacks a feature.
@@ -20,7 +20,7 @@ pub enum WanError {
         source: io::Error,
     },
     /// Another process uses the name of a TUN device.
-    #[error("the TUN device {name} is in use by another process: end it, or try again for another name")]
+    #[error("the TUN device {name} is in use by another process: end it, or try again to get another name")]
     TunTaken {
         /// The device's name.
         name: String,

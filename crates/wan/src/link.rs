@@ -138,7 +138,7 @@ pub(crate) fn join(sides: &PathSides<'_>, plan: &PathPlan) -> Result<EmulatedPat
         Ok((route, index, std::path::Path::new("/proc/thread-self/net/if_inet6").exists()))
     })?;
     if !has_ipv6 {
-        notes.push("the pair has no IPv6 addresses: this kernel has IPv6 switched off".into());
+        notes.push("the pair has no IPv6 addresses: IPv6 is disabled in this kernel".into());
     }
     let line = match devices {
         Some((client, server)) => Some(DelayLine::start(&plan, client, server, sides.line_cpus)?),
@@ -195,7 +195,7 @@ impl PathEnd<'_> {
         let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;
         if !is_tun {
             for address in self.peer.into_iter().filter(|address| address.is_ipv4() || has_ipv6) {
-                let what = || format!("tell {link} who has {address}");
+                let what = || format!("add a neighbour entry for {address} to {link}");
                 route.add_neighbour(link, address, 1 - self.number).during(what())?;
             }
         }
@@ -209,7 +209,7 @@ impl PathEnd<'_> {
             })?;
         }
         if plan.quickack {
-            let what = || format!("let {link} acknowledge at once");
+            let what = || format!("make {link} acknowledge at once");
             route.acknowledge_at_once(link, self.v4, PREFIX_BITS_V4).during(what())?;
             if has_ipv6 {
                 route.acknowledge_at_once(link, self.v6, PREFIX_BITS_V6).during(what())?;

@@ -48,7 +48,7 @@ pub struct PathTally {
     /// Packets that crossed it in both directions. If segments are merged (pure delay), the delay line counts each
     /// merged packet once, netem its segments.
     pub packets: u64,
-    /// Packets lost by the plan; `None` with netem, which does not distinguish them from dropped ones.
+    /// Packets lost as planned; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
     /// Packets dropped because the path's queue or the receiver's backlog was full. With netem, lost packets are
     /// included.
@@ -210,7 +210,7 @@ impl PathTally {
         if let Some(failure) = &self.failure {
             doubts.push(DoubtKind::PathInexact.invalid(
                 format!("the path between client and server stopped: {failure}"),
-                "run it again; straingauge doctor shows what this machine lacks",
+                "repeat the run; straingauge doctor shows what this machine lacks",
             ));
         }
         let limit_ns = match self.plan.delay_ns {
@@ -219,14 +219,11 @@ impl PathTally {
         };
         if let Some(late_ns) = self.lateness_ns(0.99).filter(|late_ns| *late_ns as f64 > limit_ns) {
             let against = match self.plan.delay_ns {
-                0 => "with no delay set".to_string(),
+                0 => "without a planned delay".to_string(),
                 delay_ns => format!("{:.0} % of the delay", late_ns as f64 / delay_ns as f64 * 100.0),
             };
             doubts.push(DoubtKind::PathInexact.warning(
-                format!(
-                    "the path delivered packets up to {} late at the 99th percentile, {against}",
-                    format_nanos(late_ns as f64)
-                ),
+                format!("the path delivered packets up to {} late at p99, {against}", format_nanos(late_ns as f64)),
                 "lower the rate, give the client another CPU with --cpus, or use a kernel with netem",
             ));
         }

@@ -84,9 +84,7 @@ impl NamespacePair {
         pair.connect(plan)?;
         pair.apply_settings()?;
         if let Err(error) = pair.steer(plan) {
-            pair.notes.push(format!(
-                "receive processing runs on the CPU that sends, because it could not be steered: {error}"
-            ));
+            pair.notes.push(format!("receive processing could not be steered, so it runs on the sending CPU: {error}"));
         }
         Ok(pair)
     }

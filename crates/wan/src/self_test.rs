@@ -71,17 +71,17 @@ impl SelfTest {
         self.round_trips_ns.get(self.round_trips_ns.len() / 2).copied()
     }
 
-    /// The result and the plan as text, such as `round trip 40.1 ms (asked 40.0 ms)`.
+    /// The result and the plan as text, such as `round trip 40.1 ms (planned 40.0 ms)`.
     pub fn summary(&self) -> String {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
-        let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
+        let mut words = format!("round trip {seen} (planned {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
         if self.plan.bandwidth_bits_per_sec > 0 {
             let seen = match self.sent_too_slowly_bits_per_sec {
-                Some(sent) => format!("not seen, because the test sends only {}", format_bits_per_sec(sent)),
+                Some(sent) => format!("not measured, because the test sends only {}", format_bits_per_sec(sent)),
                 None => self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec),
             };
             let asked = format_bits_per_sec(self.plan.bandwidth_bits_per_sec as f64);
-            words.push_str(&format!(", bulk {seen} (asked {asked})"));
+            words.push_str(&format!(", bandwidth {seen} (planned {asked})"));
         }
         words
     }
@@ -105,7 +105,7 @@ impl SelfTest {
         if asked > 0.0 {
             match self.bits_per_sec {
                 None if self.sent_too_slowly_bits_per_sec.is_some() || self.plan.loss_ratio > LOSSY => {}
-                None => wrong.push("a train of packets over the path did not arrive".into()),
+                None => wrong.push("a train of packets did not arrive over the path".into()),
                 Some(seen) if (seen / asked - 1.0).abs() > BANDWIDTH_TOLERANCE => wrong.push(format!(
                     "the path's bandwidth is {} instead of {}",
                     format_bits_per_sec(seen),
@@ -115,10 +115,8 @@ impl SelfTest {
             }
         }
         let doubt = |what| {
-            DoubtKind::PathInexact.warning(
-                what,
-                "let the machine be idle, give client and server separate CPUs, or use a kernel with netem",
-            )
+            DoubtKind::PathInexact
+                .warning(what, "use an idle machine, give client and server separate CPUs, or use a kernel with netem")
         };
         wrong.into_iter().map(doubt).collect()
     }
@@ -332,9 +330,9 @@ mod tests {
         assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
         let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
         assert_eq!(unseen.doubts(), []);
-        assert!(
-            unseen.summary().ends_with("bulk not seen, because the test sends only 3.00 Gbit/s (asked 100 Mbit/s)")
-        );
+        let summary = unseen.summary();
+        let end = "bandwidth not measured, because the test sends only 3.00 Gbit/s (planned 100 Mbit/s)";
+        assert!(summary.ends_with(end), "{summary}");
     }
 
     #[test]

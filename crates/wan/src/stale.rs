@@ -1,4 +1,4 @@
-//! Remains of a killed run's pair: its control group and its processes.
+//! Leftovers of a killed run's pair: its control group and its processes.
 //!
 //! Namespaces have no names; the alias of their loopback device names the owner. The kernel removes a namespace with
 //! its last process, and with it the veth or TUN devices, their addresses, queueing disciplines, and the masks that

@@ -55,9 +55,7 @@ impl Default for TreeLimits {
 impl TreeLimits {
     fn too_many(&self) -> WorkloadError {
         let limit = self.files;
-        wrong(format!(
-            "there are more than {limit} different targets: raise the limit on files, or take a part of the log"
-        ))
+        wrong(format!("more than {limit} different targets: raise the limit on files, or use a part of the log"))
     }
 }
 
@@ -99,7 +97,7 @@ pub struct Tree {
     /// How many of `requests` were answered with a different size than the file's: the document changed, or the
     /// answer was cut off.
     pub requests_of_other_size: u64,
-    /// Targets with so many different sizes that the file's may not be the most frequent one.
+    /// Targets with so many different sizes that the file's size may not be the most frequent one.
     pub of_uncertain_size: u64,
     /// Targets in the log that never succeeded.
     pub without_file: u64,
@@ -132,7 +130,7 @@ impl Tree {
 
     fn new(wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Result<Tree, WorkloadError> {
         if wanted.is_empty() {
-            return Err(wrong("there is no file to make: no document has a known size"));
+            return Err(wrong("no file to write: no document has a known size"));
         }
         Ok(Tree { entries: mapping::place(wanted), ..Tree::default() })
     }

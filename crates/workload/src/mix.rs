@@ -57,7 +57,7 @@ impl Mix {
             "surge" => Mix::surge(&SurgeParameters::default()),
             _ => {
                 let name: String = name.escape_debug().take(40).collect();
-                Err(wrong(format!("there is no size mix '{name}': use webstone or surge, or fit one to an access log")))
+                Err(wrong(format!("unknown size mix '{name}': use webstone or surge, or fit one to an access log")))
             }
         }
     }

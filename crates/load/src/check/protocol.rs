@@ -22,29 +22,29 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         (plan.clients.tls.is_some() && matches!(plan.protocol, Protocol::Memcached(_) | Protocol::Tcp(_)), "TLS"),
     ];
     if let Some((_, what)) = not_for_it.iter().find(|(is_asked, _)| *is_asked) {
-        return Err(wrong(format!("{what} is for {only}, not for {name}: leave it out")));
+        return Err(wrong(format!("{what} applies to {only}, not to {name}: leave it out")));
     }
     let is_of_a_connection = |(name, _): &&(String, String)| {
         ["keep-alive", "proxy-connection", "upgrade"].iter().any(|other| name.eq_ignore_ascii_case(other))
     };
     if let Some((field, _)) = plan.headers.iter().find(is_of_a_connection).filter(|_| is_http_2) {
-        return Err(wrong(format!("the header {field} is for HTTP/1.1, not for HTTP/2: leave it out")));
+        return Err(wrong(format!("the header {field} applies to HTTP/1.1, not to HTTP/2: leave it out")));
     }
     let depth = plan.protocol.pipeline();
     refuse_if(
         depth > 1 && plan.workload.trace.is_some(),
-        "each client of a log has one request under way: ask for 1 stream",
+        "each client of a log has one request in flight: use 1 stream",
     )?;
     refuse_if(
         depth > MAX_PIPELINE,
-        format!("{depth} requests in flight on a connection are too many: at most {MAX_PIPELINE}"),
+        format!("{depth} requests in flight per connection are too many: use at most {MAX_PIPELINE}"),
     )?;
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
         Protocol::Connect => {
             refuse_if(
                 plan.requests_per_connection != 1,
-                "with connections alone, each connection is one request: ask for 1 request per connection",
+                "without requests, each connection counts as one: use 1 request per connection",
             )?;
             0
         }
@@ -65,19 +65,19 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
             check_keyspace(&memcached.keyspace)?;
             refuse_if(
                 memcached.keys_per_get > MAX_KEYS_PER_GET,
-                format!("more than {MAX_KEYS_PER_GET} keys in a get are too many: ask for fewer"),
+                format!("a get has at most {MAX_KEYS_PER_GET} keys: use fewer"),
             )?;
             (memcached.keyspace.value_bytes + 100).max(u64::from(memcached.keys_per_get) * 25)
         }
         Protocol::Tcp(tcp) => {
             refuse_if(tcp.send.is_empty(), "there is nothing to send: give at least one byte")?;
-            refuse_if(tcp.expect == Expect::Bytes(0), "an answer of 0 bytes cannot be waited for: expect at least 1")?;
+            refuse_if(tcp.expect == Expect::Bytes(0), "an answer cannot have 0 bytes: expect at least 1")?;
             tcp.send.len() as u64
         }
     };
     refuse_if(
         request_bytes.saturating_mul(u64::from(depth)) > MAX_PUT_BYTES,
-        "the requests in flight on a connection have more than 1 GiB: ask for smaller values or fewer in flight",
+        "the requests in flight on a connection exceed 1 GiB: use smaller values or fewer requests in flight",
     )?;
     Ok(())
 }
@@ -85,23 +85,20 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
 fn check_keyspace(keyspace: &Keyspace) -> Result<(), LoadError> {
     refuse_if(
         keyspace.keys == 0 || keyspace.keys > MAX_KEYS,
-        format!("{} is not a possible number of keys: ask for 1 to {MAX_KEYS}", keyspace.keys),
+        format!("{} is not a valid number of keys: use 1 to {MAX_KEYS}", keyspace.keys),
     )?;
     refuse_if(
         !(0.0..=100.0).contains(&keyspace.zipf_exponent),
         format!(
-            "an exponent of {} makes no sense for Zipf's law: ask for 0 (all keys alike) to 100",
+            "{} is not a valid exponent of Zipf's law: use 0 (all keys equally often) to 100",
             keyspace.zipf_exponent
         ),
     )?;
     refuse_if(
         !(0.0..=1.0).contains(&keyspace.read_ratio),
-        format!("a share of reads of {} makes no sense: ask for 0 to 1", keyspace.read_ratio),
+        format!("{} is not a valid share of reads: use 0 to 1", keyspace.read_ratio),
     )?;
-    refuse_if(
-        keyspace.value_bytes > 512 << 20,
-        "a value of more than 512 MiB is more than the server takes: ask for a smaller one",
-    )?;
+    refuse_if(keyspace.value_bytes > 512 << 20, "the server accepts values of at most 512 MiB: use a smaller one")?;
     Ok(())
 }
 
@@ -126,11 +123,11 @@ mod tests {
                 }
             })
         };
-        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 is not a possible number of keys"));
+        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 is not a valid number of keys"));
         assert!(keyspace(&|keyspace| keyspace.zipf_exponent = f64::NAN).contains("Zipf"));
         assert!(keyspace(&|keyspace| keyspace.read_ratio = 1.5).contains("share of reads"));
         assert!(keyspace(&|keyspace| keyspace.value_bytes = 1 << 40).contains("512 MiB"));
-        assert!(refused(redis(), &|plan| plan.clients.read_bytes_per_sec = 10).contains("for HTTP, not for redis"));
+        assert!(refused(redis(), &|plan| plan.clients.read_bytes_per_sec = 10).contains("to HTTP, not to redis"));
         assert!(refused(redis(), &|plan| plan.targets = vec![RequestTarget { path: "/".into() }]).contains("URLs"));
         let tcp = Protocol::Tcp(record::protocol::TcpPlan { send: b"x".to_vec(), ..Default::default() });
         let nothing = Protocol::Tcp(record::protocol::TcpPlan::default());

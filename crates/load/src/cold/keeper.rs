@@ -52,7 +52,7 @@ pub(super) struct Keeper {
     connect_timeout_ns: u64,
     cpus: Vec<usize>,
     attempts: Slab<Attempt>,
-    /// Attempts in their handshake; the others wait for the answer to their probe.
+    /// Attempts in the handshake; other attempts wait for the answer to their probe.
     under_way: u64,
     next_sweep_ns: u64,
     held: Slab<HeldSocket>,
@@ -154,7 +154,7 @@ impl Keeper {
             };
             let fd = match self.begin(lease) {
                 Ok(fd) => fd,
-                // This is a limit of the client's machine: the next attempt would fail, too.
+                // The client's machine is at a limit, so the next attempt would fail, too.
                 Err(_) => {
                     self.ports.release(lease, false, now_ns);
                     self.failed(now_ns);

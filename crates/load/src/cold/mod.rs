@@ -108,7 +108,7 @@ impl ColdPool {
     ) -> Result<(), LoadError> {
         if target > self.most {
             let most = self.most;
-            return Err(wrong(format!("{target} cold connections are more than the {most} that were prepared for")));
+            return Err(wrong(format!("{target} cold connections are more than the planned maximum of {most}")));
         }
         self.shared.target.store(target, Ordering::SeqCst);
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
@@ -140,14 +140,13 @@ impl ColdPool {
         let cause = self.shared.reported().failure.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
-                    "the server closed {dropped} of them again: raise its limit of connections, its backlog and its \
-                     idle timeout"
+                    "the server closed {dropped} of them again: raise its connection limit, backlog and idle timeout"
                 )
             }
-            ColdCounts { failed, .. } if failed > 0 => format!(
-                "{failed} attempts failed: raise the server's limits of connections, descriptors and its backlog"
-            ),
-            _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
+            ColdCounts { failed, .. } if failed > 0 => {
+                format!("{failed} attempts failed: raise the server's connection limit, descriptor limit and backlog")
+            }
+            _ => "the server accepts no more: raise its connection and descriptor limits".into(),
         });
         format!("only {} of {target} cold connections are established: {cause}", counts.established)
     }

@@ -4,7 +4,7 @@ use super::{Malformed, Parts, is_identity};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
-pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: ask for it with --http2");
+pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: use --http2");
 const FRAME_HEAD_BYTES: usize = 9;
 
 /// Determines where the body ends.
@@ -240,7 +240,7 @@ fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let colon = memchr::memchr(b':', line).ok_or(Malformed("a header line without a colon"))?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
-        return Err(Malformed("a header name with a character that is not allowed there"));
+        return Err(Malformed("a header name with an invalid character"));
     }
     if has_control(value) {
         return Err(Malformed("a control character in a header value"));

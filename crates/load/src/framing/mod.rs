@@ -105,7 +105,7 @@ impl Framing {
         self.status = 0;
     }
 
-    /// Whether any byte of the response has come.
+    /// Whether any byte of the response has arrived.
     #[inline]
     pub fn has_started(&self) -> bool {
         self.flags & STARTED != 0

@@ -25,7 +25,7 @@ static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
 const NAMES: [(usize, usize); 6] = [(7, 5), (8, 6), (11, 8), (12, 9), (14, 10), (16, 11)];
 
-const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
+const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that no table has)");
 const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
 const WRONG_NUMBER: Malformed = Malformed("a header field breaks the rules of HPACK (a number of more than 28 bits)");
 const WRONG_SIZE: Malformed = Malformed("a header field breaks the rules of HPACK (a larger table than was offered)");

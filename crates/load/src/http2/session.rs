@@ -218,7 +218,7 @@ impl<R: Default + Clone> Http2Session<R> {
         self.streams.open() < self.most.min(self.settings.streams) && self.is_lasting()
     }
 
-    /// Requests under way.
+    /// Requests in progress.
     #[inline]
     pub fn open_streams(&self) -> u32 {
         self.streams.open()
@@ -254,7 +254,7 @@ impl<R: Default + Clone> Http2Session<R> {
         &mut self.streams.at(place).request
     }
 
-    /// The final status of an open request; 0 before its header has come.
+    /// The final status of an open request; 0 before its header has arrived.
     #[inline]
     pub fn status(&self, place: usize) -> u16 {
         self.streams.get(place).status

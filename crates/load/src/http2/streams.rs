@@ -1,5 +1,5 @@
-//! The place of a stream is the low bits of its number. Stream numbers may have gaps, so a number whose place is
-//! taken is not used. So one step finds a stream, whatever the number of streams and the order in which they end.
+//! The place of a stream is the low bits of its number. Stream numbers may have gaps, so a number whose place is taken
+//! is not used. So one step finds a stream, for any number of streams and any order of their ends.
 
 use super::messages::Messages;
 use crate::framing::PartCounter;

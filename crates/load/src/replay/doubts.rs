@@ -39,8 +39,7 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     }
     let of_one = dominant.map(|ratio| format!("{} of them of one client", percent(ratio)));
     let what = format!(
-        "the requests come from {}{}, and a client sends its requests one after another on one connection, so {} \
-         connections were not used",
+        "the requests come from {}{}, and a client sends its requests one after another, so {} connections were unused",
         if replay.clients == 1 { "1 client".into() } else { format!("{} clients", format_si(replay.clients as f64)) },
         of_one.filter(|_| replay.clients > 1).map(|words| format!(", {words}")).unwrap_or_default(),
         if too_few { format!("all {}", format_si(plan.connections as f64)) } else { "more".into() },
@@ -49,8 +48,9 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
         DoubtKind::ReplayInexact,
         if is_sweep { Severity::Invalid } else { Severity::Warning },
         what,
-        "if the log has a proxy's address in place of its clients', log theirs and name the field (--set \
-         workload.trace-format= with $http_x_forwarded_for or %{X-Forwarded-For}i); else take a log of more clients",
+        "if the log has a proxy's address instead of its clients', log theirs and name the field (--set \
+         workload.trace-format= with $http_x_forwarded_for or %{X-Forwarded-For}i); otherwise use a log of more \
+         clients",
     ))
 }
 
@@ -62,11 +62,11 @@ fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
             if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
             format!(
                 "{} of the log's lines are more than a minute older than a line above them (by up to {}): they are \
-                 sent in bursts and not at their times",
+                 sent in bursts instead of at their times",
                 percent(ratio),
                 period(replay.back_max_ns)
             ),
-            "sort the log by time (join files in the order of their dates), and leave out lines of a wrong clock",
+            "sort the log by time (join files in date order), and remove lines with wrong times",
         )
     })
 }
@@ -75,7 +75,7 @@ fn long_gap(replay: &ReplayResult) -> Option<Doubt> {
     (replay.gap_max_ns > GAP_NS).then(|| {
         DoubtKind::ReplayInexact.warning(
             format!(
-                "line {} of the log is {} after the lines above it: that time passes without requests",
+                "line {} of the log is {} later than the lines above it: no request is sent meanwhile",
                 replay.gap_line,
                 period(replay.gap_max_ns)
             ),
@@ -91,7 +91,7 @@ fn other_rate(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
             "the log's requests in this window are {} of the requested rate: the log's rate changes too much",
             percent(ratio)
         ),
-        "measure for longer (--duration), or take a part of the log with a steadier rate",
+        "measure for longer (--duration), or use a part of the log with a steadier rate",
     ))
 }
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(doubted(true, 1000, moved(600)), []);
         let gap = ReplayResult { gap_max_ns: 56 * 365 * GAP_NS, gap_line: 4, ..log(200, 20) };
         let found = doubted(false, 1000, gap);
-        assert!(found[0].what.starts_with("line 4 of the log is 20440 days after"), "{found:?}");
+        assert!(found[0].what.starts_with("line 4 of the log is 20440 days later than"), "{found:?}");
     }
 
     #[test]

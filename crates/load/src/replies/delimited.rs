@@ -56,7 +56,7 @@ impl Delimited {
         let used = end.map_or(part.len(), |end| end + 1);
         self.length += used as u64;
         if end.is_none() && self.length > MAX_LINE_BYTES {
-            return Err(Malformed("the answer has no end of line within 1 MiB: say with --expect where it ends"));
+            return Err(Malformed("the answer has no end of line within 1 MiB: define its end with --expect"));
         }
         Ok(Consumed { used, body: used, parts: None, is_complete: end.is_some() })
     }

@@ -14,7 +14,7 @@ pub trait Reply: Default {
     /// Resets the state: the next byte begins another reply.
     fn reset(&mut self);
 
-    /// Whether any byte of the reply has come.
+    /// Whether any byte of the reply has arrived.
     fn has_started(&self) -> bool;
 
     /// The status, as [`record::protocol::Protocol::status_words`] defines it. Valid once the reply is complete.
@@ -40,7 +40,7 @@ fn of_another_protocol(first: u8, wanted: StoreProtocol) -> Malformed {
             "the server answered HTTP, not memcached's protocol: write the URL with http"
         }
         (0x15 | 0x16, StoreProtocol::Redis) => "the server answered TLS: write the URL with rediss",
-        (0x15 | 0x16, StoreProtocol::Memcached) => "the server answered TLS: name its plain port",
+        (0x15 | 0x16, StoreProtocol::Memcached) => "the server answered TLS: use its plain port",
         (b'E', StoreProtocol::Redis) => "the server answered as memcached does: write the URL with memcached",
         (b'-', StoreProtocol::Memcached) => "the server answered as Redis does: write the URL with redis",
         (_, StoreProtocol::Redis) => "not a Redis reply: its first byte is not a type",

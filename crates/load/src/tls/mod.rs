@@ -56,7 +56,7 @@ fn resumption(has_resumption: bool) -> Resumption {
 
 fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError> {
     let name = ServerName::try_from(plan.server_name.clone())
-        .map_err(|_| wrong(format!("{:?} is not a name that a certificate can be for", plan.server_name)))?;
+        .map_err(|_| wrong(format!("{:?} cannot be the name in a certificate", plan.server_name)))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -97,7 +97,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             refuse_if(
                 roots.is_empty(),
-                "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls \
+                "this system has no list of certificate authorities: name a file with --tls ca=FILE, or pass --tls \
                  insecure",
             )?;
         }
@@ -132,9 +132,8 @@ pub(crate) fn error_text(error: &rustls::Error) -> String {
 const OTHER_VERSION: &str =
     "it offers only another HTTP version (ALPN): --http2 asks for HTTP/2, without it HTTP/1.1 is used";
 
-const NOTHING_IN_COMMON: &str = "it has no version of TLS, cipher or kind of key in common with straingauge, which \
-                                 speaks TLS 1.2 and 1.3 and knows the keys RSA, ECDSA on P-256 and P-384 (not \
-                                 P-521), and Ed25519: let it offer them";
+const NOTHING_IN_COMMON: &str = "it has no TLS version, cipher or kind of key in common with straingauge, which \
+                                 supports TLS 1.2 and 1.3 with RSA, ECDSA on P-256 and P-384 (not P-521), and Ed25519";
 
 fn is_of_old_version(bad: &rustls::CertificateError) -> bool {
     matches!(bad, rustls::CertificateError::Other(other)
@@ -145,15 +144,13 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {
         Bad::UnknownIssuer => {
-            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls \
-             ca=FILE"
+            "is not signed by a known authority: pass the authority's certificate, or this one, with --tls ca=FILE"
         }
         Bad::BadSignature => {
-            "is not signed by the authority of that name that is known here: give the one that signed it with --tls \
-             ca=FILE"
+            "is not signed by the known authority of that name: pass the one that signed it with --tls ca=FILE"
         }
         Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            "has no subjectAltName, and its common name does not count (RFC 9525): issue it with one"
+            "has no subjectAltName, and the common name is ignored (RFC 9525): issue it with one"
         }
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
             "is for another name: use one of its names in \
@@ -166,16 +163,16 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
         Bad::BadEncoding | Bad::UnhandledCriticalExtension => "cannot be read: replace it",
         Bad::UnsupportedSignatureAlgorithmContext { .. }
         | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed by a kind of key that is not known here (RSA, ECDSA on P-256 and P-384, Ed25519 are): replace it"
+            "is signed by an unsupported kind of key (supported: RSA, ECDSA on P-256 and P-384, Ed25519): replace it"
         }
         Bad::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
             Some(webpki::Error::CaUsedAsEndEntity) => {
-                "is an authority's, as self-signed ones are by default, and was not given: give it with --tls ca=FILE"
+                "is self-signed or an authority's, and not trusted: trust it with --tls ca=FILE"
             }
             Some(webpki::Error::UnsupportedCertVersion) => {
                 "is not an X.509 version 3 certificate, often because it has no subjectAltName: issue it with one"
             }
-            _ => "is not one that can be checked: replace it",
+            _ => "cannot be checked: replace it",
         },
         _ => "is refused: replace it",
     }
@@ -186,15 +183,15 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
     match alert {
         Alert::NoApplicationProtocol => OTHER_VERSION.into(),
         Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA | Alert::AccessDenied => {
-            "it wants a certificate of the client, which straingauge does not have: let it accept clients without one"
+            "it requires a client certificate, which straingauge does not support: let it accept clients without one"
                 .into()
         }
         Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => NOTHING_IN_COMMON.into(),
         Alert::UnrecognisedName => "it has no certificate for this name: use another name of the server in the \
         URL"
         .into(),
-        Alert::InternalError => "it had an internal error in the handshake: look at its error log".into(),
-        other => format!("it refused the handshake (alert {} of TLS): look at its error log", u8::from(other)),
+        Alert::InternalError => "it had an internal error in the handshake: see its error log".into(),
+        other => format!("it refused the handshake (TLS alert {}): see its error log", u8::from(other)),
     }
 }
 

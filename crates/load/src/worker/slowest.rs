@@ -8,7 +8,7 @@ use record::SlowRequest;
 pub(super) struct Opening {
     pub(super) ready_ns: u64,
     pub(super) took_us: u32,
-    /// The client's port, once it was asked for; 0 before.
+    /// The client's port, once it was requested; 0 before.
     pub(super) local_port: u16,
 }
 
@@ -23,7 +23,7 @@ impl Opening {
 pub(super) enum RequestEnd {
     /// A complete response with this status.
     Answered(u16),
-    /// Without one, after it was sent.
+    /// Failed without a response, after it was sent.
     Failed(&'static str),
     /// It was not sent, because its connection was not opened.
     NotSent(&'static str),

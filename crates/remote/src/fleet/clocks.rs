@@ -1,5 +1,5 @@
-//! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here,
-//! so only a few are under way at a time. A slow exchange no longer counts among them, so that it delays no other
+//! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here, so
+//! only a few are in progress at a time. A slow exchange does not count towards that limit, so that it delays no other
 //! worker.
 
 use super::Fleet;
@@ -16,9 +16,9 @@ const GOAL_NS: u64 = 250_000;
 /// Time limit for exchanges beyond the minimum: this, and a little more for each worker.
 const MORE_NS: u64 = 400_000_000;
 const MORE_OF_EACH_NS: u64 = 100_000;
-/// Maximum number of exchanges under way: as many as this process can handle within a fraction of [`GOAL_NS`].
+/// Maximum number of exchanges in progress: as many as this process can handle within a fraction of [`GOAL_NS`].
 const UNDER_WAY: usize = 16;
-/// A longer exchange no longer counts as under way.
+/// A longer exchange no longer counts as in progress.
 const QUICK_NS: u64 = 1_000_000;
 const CHECK_NS: u64 = 20_000_000;
 
@@ -94,7 +94,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("workers");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
-        // There are more silent workers than exchanges may be under way.
+        // More silent workers than exchanges may be in progress.
         let count = 3 * UNDER_WAY;
         let answers = |index: usize| index % 2 == 1;
         std::thread::spawn(move || {

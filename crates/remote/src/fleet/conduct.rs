@@ -141,7 +141,7 @@ impl FleetConductor<'_> {
                     (link.state, link.has_started) = (WorkerState::Running, true);
                     link.send(&ToWorker::Start { at_ns });
                 }
-                Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
+                Err(_) => link.lose("its clock cannot be compared with the driver's".into()),
             }
         }
     }
@@ -201,7 +201,7 @@ impl FleetConductor<'_> {
         let mut doubts = Vec::new();
         if let Some(names) = fleet.relieved.take() {
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} gets a smaller share of the load: it could not keep up"),
+                format!("from now on {names} gets a smaller share of the load, because it could not keep up"),
                 "compare only the server's own figures with earlier points",
             ));
         }
@@ -211,7 +211,7 @@ impl FleetConductor<'_> {
         if !joined.is_empty() {
             let names = joined.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} also sends a share of the load: it joined the cluster"),
+                format!("from now on {names} also sends a share of the load, because it joined the cluster"),
                 "compare only the server's own figures with earlier points",
             ));
         }
@@ -223,7 +223,7 @@ impl FleetConductor<'_> {
         if !lost.is_empty() {
             let names = lost.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on the others have the share of {names}: it was lost"),
+                format!("from now on the others send the share of {names}, which was lost"),
                 "compare only the server's own figures with earlier points",
             ));
         }

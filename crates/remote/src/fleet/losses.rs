@@ -34,7 +34,7 @@ fn the_result_of_a_worker_that_dies_afterwards_is_kept() {
         assert_eq!(fleet.uncounted, None);
         // The next load notices its absence.
         let next = fleet.run_fake(&plan(4, duration_ns)).expect_err("the run ends").to_string();
-        assert!(next.contains("client 1") && next.contains("the run ends there"), "{next}");
+        assert!(next.contains("client 1") && next.contains("the run ends ("), "{next}");
     }
 }
 
@@ -64,7 +64,7 @@ fn the_timeout_allows_for_connections_that_open_at_a_rate() {
 fn a_load_that_every_worker_ended_is_an_error() {
     let early = || at_start(|_, worker| worker.send_early_result(30));
     let mut fleet = fleet(vec![early(), early()], OnLoss::GoOn);
-    let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("nothing is whole").to_string();
+    let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("no result is complete").to_string();
     assert!(why.contains("client 2") && why.contains("it stopped by itself"), "{why}");
 }
 

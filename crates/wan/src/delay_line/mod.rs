@@ -38,7 +38,7 @@ const REAL_TIME_PRIORITY: libc::c_int = 40;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineCounts {
     pub packets: u64,
-    /// Packets lost by the plan.
+    /// Packets lost as planned.
     pub lost: u64,
     /// Packets dropped because the link's queue or this line's memory was full.
     pub dropped: u64,

@@ -51,8 +51,8 @@ const IFLA_STATS64: u16 = 23;
 pub struct NetemCounts {
     /// Packets that left it, each segment counted. Wraps around at 32 bits on old kernels.
     pub packets: u64,
-    /// Packets lost by the plan, or dropped because the queue was full; netem does not distinguish them. Wraps around
-    /// at 32 bits.
+    /// Packets lost as planned, or dropped because the queue was full; netem does not distinguish them. Wraps around at
+    /// 32 bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,

@@ -118,9 +118,7 @@ fn wrong_line(name: &str, line: u32, reason: &str, excerpt: impl Display) -> Wor
 }
 
 fn too_long(name: &str) -> WorkloadError {
-    wrong(format!(
-        "{name} has more than {INTERVALS_LIMIT} intervals: cut a part out of it, or sum it up to longer intervals"
-    ))
+    wrong(format!("{name} has more than {INTERVALS_LIMIT} intervals: use a part of it, or longer intervals"))
 }
 
 fn count_of(text: &[u8]) -> Option<u32> {
@@ -172,7 +170,7 @@ fn spaced(name: &str, timed: &[TimedCount], step_s: i64) -> Result<(u64, Vec<u32
         }
         if let Some((line, distance_s)) = first_off.filter(|_| off > strays) {
             let how = format!("it is {distance_s} s after the time before, and the most frequent step is {step_s} s");
-            return Err(wrong_line(name, line, "this time is not at the interval of the others", how));
+            return Err(wrong_line(name, line, "this time does not fit the interval of the others", how));
         }
         let steps = steps.round() as i64;
         if steps > GAP_LIMIT || position + steps as usize >= INTERVALS_LIMIT {

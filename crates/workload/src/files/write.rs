@@ -21,7 +21,7 @@ pub struct WrittenTree {
     pub manifest: PathBuf,
     /// Files written by this run.
     pub written: u64,
-    /// Their bytes.
+    /// Bytes of the files written by this run.
     pub written_bytes: u64,
     /// Files that an earlier run had already written.
     pub kept: u64,
@@ -40,7 +40,7 @@ pub fn make(
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {
         return Err(wrong(format!(
-            "the files need {total_bytes} bytes, and the limit is {}: raise the limit, or take a smaller mix or log",
+            "the files need {total_bytes} bytes, but the limit is {}: raise the limit, or use a smaller mix or log",
             limits.bytes
         )));
     }
@@ -68,7 +68,7 @@ pub fn make(
     let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
     if needed_bytes > free_bytes {
         return Err(wrong(format!(
-            "the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} free",
+            "the files need {needed_bytes} more bytes, but the file system of {} has only {free_bytes} free",
             out.display()
         )));
     }
@@ -95,7 +95,7 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
 }
 
 fn foreign(out: &Path) -> WorkloadError {
-    wrong(format!("{} is not empty and was not made by this command: name a new or empty directory", out.display()))
+    wrong(format!("{} is not empty and was not written by this command: name a new or empty directory", out.display()))
 }
 
 fn claim(out: &Path, rows: &[u8]) -> Result<(), WorkloadError> {
@@ -111,7 +111,7 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), WorkloadError> {
             } else if found.starts_with(manifest::FIRST_LINE) {
                 let out = out.display();
                 Err(wrong(format!(
-                    "{out} holds the files of another workload: name another directory, or remove it first"
+                    "{out} contains the files of another workload: name another directory, or remove it first"
                 )))
             } else {
                 Err(foreign(out))

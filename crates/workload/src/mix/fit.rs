@@ -77,9 +77,7 @@ impl SizeFit {
         sizes.retain(|bytes| *bytes > 0);
         if sizes.len() < FEWEST {
             let found = sizes.len();
-            return Err(wrong(format!(
-                "{found} documents with a size are too few to fit a mix: at least {FEWEST} are needed"
-            )));
+            return Err(wrong(format!("{found} documents with a size are too few to fit a mix (at least {FEWEST})")));
         }
         sizes.sort_unstable();
         let n = sizes.len();
@@ -87,7 +85,7 @@ impl SizeFit {
         let starts = candidates(&logs);
         if starts.is_empty() {
             return Err(wrong(format!(
-                "{n} documents have sizes too much alike for a body and a tail: use their common size"
+                "the sizes of the {n} documents are too similar for a body and a tail: use one size"
             )));
         }
         // Evenly chosen sizes of a large sample suffice for the choice of the start. All sizes count for the results.
@@ -165,7 +163,7 @@ impl fmt::Display for SizeFit {
             self.distance,
             self.critical_distance(),
             if self.distance > self.critical_distance() {
-                "; the fit is rejected: describe, do not extrapolate"
+                "; the fit is rejected: do not extrapolate from it"
             } else {
                 ""
             }

@@ -54,8 +54,7 @@ impl Mix {
             && (0.0..100.0).contains(&zipf_exponent);
         if !is_sane {
             return Err(wrong(format!(
-                "the size distribution makes no sense: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf \
-                 {}",
+                "invalid size distribution: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf {}",
                 sizes.body_mu,
                 sizes.body_sigma,
                 sizes.tail_from_bytes,
@@ -65,7 +64,7 @@ impl Mix {
             )));
         }
         if !(1..=10_000_000).contains(&files) {
-            return Err(wrong(format!("a mix of {files} files is not made: give 1 to 10,000,000")));
+            return Err(wrong(format!("a mix cannot have {files} files: use 1 to 10,000,000")));
         }
         let ascending = sizes.sizes(files, largest_bytes);
         let probabilities = zipf(files, zipf_exponent);

@@ -66,7 +66,7 @@ pub(super) struct SortingWindow {
     /// The latest time so far in the whole log.
     pub(super) latest_ns: i64,
     floor_ns: i64,
-    /// Of the whole log.
+    /// Disorder of the whole log.
     pub(super) disorder: Disorder,
 }
 

@@ -16,7 +16,7 @@ pub struct PlanCounts {
     pub connections: u64,
     /// Connections that were ended early because more clients than the limit had one.
     pub evicted: u64,
-    /// That of the whole log.
+    /// Disorder of the whole log.
     pub disorder: Disorder,
     /// Log time from the first to the last request planned so far.
     pub span_ns: u64,

@@ -45,9 +45,8 @@ pub fn split(
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
         if windows[place].advance(entry.time_ns, entry.line) != time_ns {
-            // This request is moved up because a line of another client was much later. The part gets that line too,
-            // so that it moves the request as well. No replayer of the part holds that client, so the line is not
-            // sent.
+            // A much later line of another client moves this request up. The part gets that line, too, so that it also
+            // moves the request. Its client belongs to no replayer of the part, so the line is not sent.
             windows[place].advance(latest_ns, entry.line);
             put(&mut out[place], &latest);
         }

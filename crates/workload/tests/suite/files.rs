@@ -176,7 +176,7 @@ fn foreign_directories_are_refused_and_left_unchanged() {
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("thesis.txt"), b"precious").unwrap();
     let refused = |at: &Path| make(&tree, at, &limits, |_, _| {}).unwrap_err().to_string();
-    assert!(refused(&foreign).contains("was not made by this command"));
+    assert!(refused(&foreign).contains("was not written by this command"));
     assert_eq!(listing(&foreign).len(), 1);
     let used = scratch.path().join("used");
     make(&other, &used, &limits, |_, _| {}).unwrap();

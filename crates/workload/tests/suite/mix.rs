@@ -101,7 +101,7 @@ fn a_mix_fitted_to_the_real_log_resembles_it() {
 #[test]
 fn the_error_for_an_unknown_mix_names_the_known_ones() {
     let message = Mix::named("webstoned").unwrap_err().to_string();
-    assert_eq!(message, "there is no size mix 'webstoned': use webstone or surge, or fit one to an access log");
+    assert_eq!(message, "unknown size mix 'webstoned': use webstone or surge, or fit one to an access log");
     for name in workload::mix::NAMES {
         assert_eq!(Mix::named(name).unwrap().name, *name);
     }

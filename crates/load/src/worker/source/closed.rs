@@ -47,8 +47,7 @@ impl Source for ClosedLoop {
         }
     }
 
-    /// At the end of the window, the remaining events are handled first. A request sent for one of them would belong
-    /// to no window.
+    /// Requests sent for the remaining events at the end of the window would belong to no window.
     #[inline]
     fn answered<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {

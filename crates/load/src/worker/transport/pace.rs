@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 const READS_PER_SEC: f64 = 10.0;
-/// Minimum read: links are not shared in units below an Ethernet segment.
+/// Minimum read: an Ethernet segment, the smallest unit in which links are shared.
 const SMALLEST_READ: usize = 1460;
 const LARGEST_READ: usize = 64 * 1024;
 /// Timers are rounded up to a multiple of this.

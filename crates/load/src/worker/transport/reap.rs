@@ -1,13 +1,13 @@
-//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part
-//! of a response time.
+//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
+//! a response time.
 //!
-//! If any socket of the machine asks for it, the kernel stamps every packet that a device hands over, and a read can
+//! If any socket of the machine requests it, the kernel stamps every packet that a device hands over, and a read can
 //! return the stamp of its last byte (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work, its
 //! wake-up, and the events that were handled before.
 //!
-//! Both cost CPU time, so they are done in short bursts at random times. The arrival of the last byte decides whether
-//! a response belongs to a burst, not the time for which it waited: every response has the same chance, however long
-//! it waits.
+//! Both cost CPU time, so they are done in short bursts at random times. The arrival of the last byte decides whether a
+//! response belongs to a burst, not the time for which it waited: every response has the same chance, however long it
+//! waits.
 
 use super::ReadPace;
 use crate::connection::{Connection, STAMPED};
@@ -118,7 +118,7 @@ impl ReadPace for SampledPace {
 }
 
 impl SampledPace {
-    /// Every read of a response asks for a stamp, because it is not known in advance which is the last one.
+    /// Every read of a response requests a stamp, because it is not known in advance which is the last one.
     #[cold]
     fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
@@ -194,8 +194,8 @@ impl Bursts {
         Bursts { times, connections, phase: BurstPhase::Off, burst: 0..0, next_ns: 0 }
     }
 
-    /// Whether packets are stamped and reads ask for the stamps. Stamping stays on until the last response of the
-    /// burst is read, because turning it off would delay that.
+    /// Whether packets are stamped and reads request the stamps. Stamping stays on until the last response of the burst
+    /// is read, because turning it off would delay that.
     #[inline]
     fn is_dating(&self) -> bool {
         self.phase != BurstPhase::Off
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_reading_is_no_clock_step() {
+    fn an_interrupted_reading_is_not_a_clock_step() {
         let (mut clock, good) = wall(1_000_000_000_000);
         let poor = Offset { ns: good.ns + 4_000_000, slack_ns: 8_000_000 };
         let stamp_ns = (good.ns as u64) + SENT_NS + 70_000;
