@@ -32,8 +32,8 @@ fn main() {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     if Command::new(&clang).arg("--version").output().is_err() {
         panic!(
-            "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), or \
-             name another with CLANG="
+            "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), or name \
+             another compiler with CLANG="
         );
     }
     let out = Path::new(&out);

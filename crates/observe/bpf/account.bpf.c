@@ -20,9 +20,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OF_USER (1ULL << 8) /* BPF_F_USER_STACK */
 #define DEAD 0xb0           /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
 #define AF_UNIX_FAMILY 1
-#define SYSCALL_FUTEX_KNOWN 1 /* values in `calls`: the kinds of calls */
+#define SYSCALL_FUTEX_KNOWN 1 /* values in `calls`: kinds of system calls */
 #define SYSCALL_DESCRIPTOR 2
-#define WAKER_FRAMES 12 /* of the kernel, from the event to the timer's function */
+#define WAKER_FRAMES 12 /* kernel frames from the event to the timer's function */
 #define TIMER_FUNCTION_BYTES 64
 
 /* A thread's next event ends its last interval up to this long after the window's end. */
@@ -94,14 +94,15 @@ static __always_inline bool is_counted(__u64 now_ns) {
     return now_ns < gate.closes_ns + AFTERWARDS_NS;
 }
 
-/* Measures every sixteenth event, and ends the window when the programs have used up their budget. */
+/* Measures the cost of every sixteenth event, and ends the window when the programs have used up
+ * their budget. */
 static __always_inline void charge_event(struct cpu_clock *c, __u64 count, __u64 began_ns) {
     __u64 now_ns, spent_ns;
 
     if (count & 15)
         return;
     now_ns = bpf_ktime_get_ns();
-    /* A longer event was interrupted. */
+    /* An event that took longer was interrupted. */
     spent_ns = now_ns - began_ns < LONGEST_EVENT_NS ? now_ns - began_ns : LONGEST_EVENT_NS;
     c->cost_ns += spent_ns << 4;
     if (c->cost_ns > gate.budget_ns && now_ns < gate.closes_ns)
@@ -157,7 +158,7 @@ static __always_inline bool is_served(__u16 port) {
     return port == gate.port || listening[port / 64] >> (port % 64) & 1;
 }
 
-/* Whether what a connection had to send waited for the receiver's window for most of the time. */
+/* Whether the connection's unsent data waited mostly for the receiver's window. */
 static __always_inline bool is_window_closed(struct sock *sk) {
     struct tcp_sock *tcp = (struct tcp_sock *)sk;
     __u32 times[3] = {};
@@ -192,7 +193,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
     if (family != AF_UNIX_FAMILY) {
         place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
         if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
-            /* Each client would otherwise be a separate place. */
+            /* Otherwise each client would be a separate place. */
             place->object[0] = place->object[1] = 0;
             place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
             place->device |= SERVED;
@@ -247,7 +248,7 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
 #endif
 }
 
-/* Whether the thread that is being woken is in a futex call with a time, and its timer wakes it. */
+/* Whether the thread being woken is in a futex call with a timeout, and its timer wakes it. */
 static __always_inline bool is_woken_by_timer(void *context, struct task_struct *t) {
 #ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
@@ -295,8 +296,8 @@ static __always_inline __u64 birth_or(const struct task_struct *t, __u64 opened_
     return t->start_time > opened_ns ? t->start_time : opened_ns;
 }
 
-/* The thread's record in this window. A thread without one has kept its state since the window opened: it ran, was
- * blocked, or was runnable (`is_ready`: no event has woken it). */
+/* The thread's record in this window. A thread without one has been in one state since the
+ * window opened: running, blocked, or runnable (`is_ready`: no event has woken it). */
 static __always_inline struct doer *doer_of(struct task_struct *t, bool is_running, bool is_ready) {
     __u32 pid = t->pid;
     struct doer *d = bpf_map_lookup_elem(&doers, &pid);
@@ -480,7 +481,8 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
     charge_event(c, c->switches, began_ns);
 }
 
-/* The state that the thread left with is the fourth argument; its own may have changed since (Linux 5.18). */
+/* The fourth argument (Linux 5.18) is the state in which the thread left; the thread's own field
+ * may have changed since. */
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(on_account_switch, bool is_preempted, struct task_struct *prev, struct task_struct *next,
              unsigned int state) {
@@ -531,7 +533,7 @@ int BPF_PROG(on_exit, struct task_struct *t) {
     if (now_ns > gate.closes_ns)
         now_ns = gate.closes_ns;
     d = t->start_time < now_ns ? doer_of(t, 1, 0) : 0;
-    /* The walk has counted a thread that ends after it. */
+    /* The walk has already counted a thread that ends after it. */
     if (!d || d->is_summed)
         return 0;
     if (!d->is_closed)
@@ -550,7 +552,8 @@ int BPF_PROG(process_ended, struct task_struct *t) {
     return 0;
 }
 
-/* The reader runs this program to begin and end a window at a moment that all programs see at once. */
+/* The reader runs this program to begin and end windows, so that all programs see the change at
+ * once. */
 SEC("syscall")
 int open_window(void *context) {
     gate.closes_ns = NEVER_NS;

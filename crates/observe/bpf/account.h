@@ -36,9 +36,9 @@ struct place {
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
-#define WINDOW_CLOSED 1 /* what was to be sent waited for the receiver's window most of the time */
-#define BY_TIMER 0xf    /* the time that the call gave ended the wait */
-#define BY_THREAD 0xe   /* something else did */
+#define WINDOW_CLOSED 1 /* unsent data waited mostly for the receiver's window */
+#define BY_TIMER 0xf    /* the call's timeout ended the wait */
+#define BY_THREAD 0xe   /* something else ended the wait */
 #define FIRST_THREAD 0x80
 
 /* Use of a place. For RUNNING, `times` and `longest_ns` are of the work between two waits, including preemptions. */
@@ -58,7 +58,7 @@ struct doer {
     __u32 cpu;
     __u8 is_running, is_sampled;
     __u8 is_closed; /* time is counted up to the end of the window */
-    __u8 is_summed; /* its lifetime is added to the sums */
+    __u8 is_summed; /* its lifetime is in the sums */
     __u8 ended_by;  /* BY_TIMER or BY_THREAD: how its wait ended; 0 = not yet */
     __u8 reserved[3];
 };
@@ -103,11 +103,11 @@ struct account_gate {
     __u64 opened_ns;
     __u64 closes_ns;    /* later events do not count; the programs set it when their cost exceeds the budget */
     __u64 budget_ns;    /* maximum cost of the programs on a CPU in this window */
-    __u64 ended_ns;     /* when the reader asked for the end */
+    __u64 ended_ns;     /* when the reader ended the window */
     __u64 stack_gap_ns; /* minimum time between two stacks on a CPU */
     __u32 window;       /* number of the last window */
     __u32 is_open;      /* set until the window has been read */
-    __u32 port;         /* the served port */
+    __u32 port;
     __u32 reserved;
 };
 

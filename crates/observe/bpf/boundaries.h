@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases by the server's own functions: uprobes at the functions between parsing, processing, logging and the end
- * of logging. A probe traps, which costs microseconds, so probes are attached only in few and short windows.
+/* Phases by the server's own functions: uprobes at the functions that end parsing, processing
+ * and logging. A probe traps, which costs microseconds, so probes are attached only in few and
+ * short windows.
  *
- * The thread's last socket event determines its request. One read may contain several requests (pipelining); the
- * end of one is then the begin of the next. */
+ * The thread's last socket event determines its request. One read may contain several requests
+ * (pipelining); the end of one is then the start of the next. */
 #ifndef STRAINGAUGE_BOUNDARIES_H
 #define STRAINGAUGE_BOUNDARIES_H
 
@@ -58,7 +59,7 @@ int on_boundary(struct pt_regs *regs) {
         return 0;
     __sync_fetch_and_add(&counts.boundaries_seen, 1);
     now_ns = bpf_ktime_get_ns();
-    /* Phases by reads and sends continue: this event ends none of them. */
+    /* This event ends no phase that is based on reads and sends. */
     end_ns = r->end_ns;
     charge(c, c->sk, slot, now_ns);
     r->end_ns = end_ns;

@@ -27,7 +27,7 @@ static __always_inline struct thread *find_thread(__u32 pid) {
     return 0;
 }
 
-/* Adds a thread to the sums of threads that are no longer distinguished. */
+/* Adds a thread to the sums of displaced threads. */
 static __always_inline void fold_thread(struct thread *c) {
     if (c->tgid) {
         __sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);

@@ -43,7 +43,7 @@ static __always_inline void set_whose(struct exact_cpu *cpu, __u32 pid, __u32 tg
     cpu->is_known = 1;
 }
 
-/* The first program on this CPU. Only the idle loop is known to have run before it. */
+/* Runs at the first event of this CPU. Only the idle loop is known to have run before it. */
 static __noinline int meet(struct exact_cpu *cpu) {
     if (!cpu)
         return 0;
@@ -93,7 +93,7 @@ static __always_inline bool is_open(__u64 now_ns) {
     return now_ns >= gate.opens_ns && now_ns < gate.closes_ns;
 }
 
-/* The beginning of every program. */
+/* Runs at the beginning of every program. */
 static __always_inline struct exact_cpu *begin(__u64 *now_ns, struct cell **cell) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
@@ -249,7 +249,8 @@ static __always_inline int set_mode(__u8 mode, bool is_call) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
         return 0;
-    /* A thread that makes a system call comes from its own code, which is known even if nothing else is. */
+    /* A thread that makes a system call was in user mode, which is known even if nothing else
+     * is. */
     if (is_call && cpu->is_known && cpu->stack[0].layer == LAYER_UNKNOWN)
         cpu->stack[0].layer = LAYER_USER;
     cpu = begin(&now_ns, &before);

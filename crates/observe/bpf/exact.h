@@ -23,7 +23,6 @@ enum layer {
     LAYER_CALIBRATION, /* an empty function, which measures the cost of a pair of hooks */
     LAYERS = 16,
 };
-/* What runs on a CPU. */
 enum whose { WHOSE_SERVER, WHOSE_OTHERS, WHOSE_IDLE, WHOSE_TOOL, WHOSES };
 /* The process's own work, or that of a packet that a network softirq handles (1 + enum side). */
 enum { SIDE_PROCESS, PLACES_OF_WORK = 4 };
@@ -49,7 +48,6 @@ struct frame {
     __u32 reserved2;
 };
 
-/* One CPU. */
 struct exact_cpu {
     __u64 last_ns; /* time up to here has been charged */
     __u32 depth;

@@ -161,7 +161,7 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
             return;
         packet.payload_bytes = skb->data_len;
     } else {
-        /* For example resets, which the kernel sends through a separate socket. */
+        /* E.g. for resets, which the kernel sends through a separate socket. */
         unsigned char *ip = skb->head + skb->network_header;
         __u32 link = ip - skb->data;
         if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)

@@ -26,7 +26,7 @@ struct {
     __type(value, struct thread);
 } threads SEC(".maps");
 
-/* (CPUs + 1) x SIZE_CLASSES rows; the last SIZE_CLASSES belong to the state hook. */
+/* (CPUs + 1) x SIZE_CLASSES rows; the last SIZE_CLASSES rows belong to the state hook. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);

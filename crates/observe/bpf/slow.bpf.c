@@ -22,7 +22,7 @@ struct {
     __type(value, __u64);
 } delays SEC(".maps");
 
-/* Number and duration (nanoseconds) of the delays since the program was loaded. */
+/* Number and duration (nanoseconds) of the delays so far. */
 struct spun {
     __u64 count;
     __u64 ns;

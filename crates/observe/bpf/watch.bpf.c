@@ -20,7 +20,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* `c` is the current thread, which finished the request, so its record needs no atomic instructions. */
+/* `c` is the current thread, so its record needs no atomic instructions. */
 static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c) {
     __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
     struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
@@ -226,7 +226,7 @@ int BPF_PROG(on_copied, struct sock *sk) {
     return 0;
 }
 
-/* In a probe, `sk` is a number to the verifier, so its fields are copied. */
+/* In a probe, the verifier sees `sk` as a number, so its fields are copied. */
 static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     __u32 hash = is_probed ? BPF_CORE_READ(sk, __sk_common.skc_hash) : sk->__sk_common.skc_hash;
     struct task_struct *t;
@@ -290,8 +290,8 @@ int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long
     return send_returned(sk, bytes);
 }
 
-/* For kernels that cannot hook functions (arm64 before Linux 6.4): probes at begin and return. At the return, the
- * socket is no longer known. */
+/* For kernels that cannot hook functions (arm64 before Linux 6.4): probes at entry and return.
+ * At the return, the socket is no longer known. */
 #if defined(__TARGET_ARCH_x86)
 #define FIRST_ARGUMENT 14
 #define RETURNED 10
@@ -479,7 +479,6 @@ static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request
     on_own_close(r, at, end_ns, old_state == TCP_ESTABLISHED && at > 1);
 }
 
-/* The connection is gone. */
 static __always_inline void end_request(struct request *r, int old_state, __u64 at, __u64 end_ns, bool has_answered) {
     if (r->bytes_in) {
         if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
@@ -648,7 +647,7 @@ int BPF_PROG(process_ended, struct task_struct *t) {
     struct thread *c = find_thread(t->pid);
 
     FOLLOWER_RAN();
-    /* The thread's work is still known, unless another thread took the place. */
+    /* The thread's record is still there unless another thread took its place. */
     if (c)
         *(volatile __u32 *)&c->pid = 0;
     forget_process(t);
@@ -730,7 +729,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
     return 0;
 }
 
-/* Run by the reader: reads the requests that no event has ended yet, without changing them. */
+/* Run by the reader: lists the requests in progress without changing them. */
 SEC("syscall")
 int sweep(void *context) {
     swept.now_ns = bpf_ktime_get_ns();

@@ -142,7 +142,7 @@ struct watch_options {
     __u32 time_wait_shift;                     /* log2 of the jiffies in a step of the timer wheel for that duration */
 };
 
-/* Number of the granted samples that were taken. */
+/* Number of granted samples taken so far. */
 struct look_count {
     __u32 taken, reserved;
 };

@@ -5,8 +5,8 @@ use std::io;
 pub enum ObserveError {
     /// The network namespace of another process cannot be entered.
     #[error(
-        "cannot look into the network namespace of process {pid} ({source}): run it as root, or watch from inside that \
-         namespace"
+        "cannot enter the network namespace of process {pid} ({source}): run straingauge as root, or watch from inside \
+         that namespace"
     )]
     Namespace {
         /// The other process.
@@ -17,7 +17,7 @@ pub enum ObserveError {
     /// A process of another user listens.
     #[error(
         "something listens on port {port}, but its process cannot be seen: it belongs to another user (uid {uid}); run \
-         it as root or as that user"
+         straingauge as root or as that user"
     )]
     HiddenServer {
         /// The port.

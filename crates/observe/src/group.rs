@@ -1,13 +1,13 @@
 //! The server's processes as one group, with counters that only grow.
 //!
-//! # How nothing is lost when processes end
+//! # CPU time of ended processes
 //!
-//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for
-//! it, the kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over living processes of *own
-//! clock + waited-for children* does not change when one ends. Its growth is the group's CPU time, including children
-//! that started and ended between two readings. CPU time of an ended child that the group has already counted is kept
-//! as *owed* by its parent, so that the parent's growing `cutime` does not count it twice. Time after a child's last
-//! reading is lost only if no process waits for the child (its parent ignores SIGCHLD, or ended first).
+//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for it,
+//! the kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum of *own clock and waited-for
+//! children* over living processes does not change when one ends. Its growth is the group's CPU time, including
+//! children that started and ended between two readings. CPU time of an ended child that the group has already counted
+//! is kept as *owed* by its parent, so that the parent's growing `cutime` does not count it twice. Time after a child's
+//! last reading is lost only if no process waits for the child (its parent ignores SIGCHLD, or ended first).
 
 use crate::cpu_clock;
 use crate::kept_file::KeptFile;
@@ -226,7 +226,8 @@ impl ServerGroup {
     /// Adds processes that appeared since the last call. All CPU time counts for processes that started after the
     /// first call, and only future time for older ones.
     pub fn admit(&mut self, table: &ProcessTable) {
-        // Start times are rounded down to a tick, so one that started in the tick of the first call counts as older.
+        // Start times are rounded down to a tick, so a process that started in the tick of the first call counts as
+        // older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
         let sessions = self.living_sessions(table);
@@ -479,7 +480,7 @@ impl ServerGroup {
         }
     }
 
-    /// Resets the busiest thread and process at the begin of a window.
+    /// Resets the busiest thread and process at the start of a window.
     pub fn begin_window(&mut self) {
         (self.busiest_ended_ns, self.busiest_process_ended_ns) = (0, 0);
         for member in self.members.values_mut() {

@@ -1,4 +1,4 @@
-//! The limits of the server: the CPUs it may use, its control group's limit of CPU time, one CPU for each of its
+//! The limits of the server: the CPUs it may use, its control group's CPU time limit, one CPU for each of its
 //! threads, and open descriptors. Processes of the same user can be read without privilege.
 
 use crate::facts::cgroup_apart;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 const MAX_COUNTED: usize = 64;
 const MAX_THREADS: usize = 1024;
 const MAX_GROUPED: usize = 16;
-/// With less CPU time of the server, its threads may show none.
+/// Below this CPU time of the server, its threads may show none.
 const IDLE_NS: u64 = 50_000_000;
 const MAX_DEPTH: usize = 32;
-/// Limits of memory from here on are none: version 1 writes 2^63 less a page.
+/// A memory limit from this value on means no limit: version 1 writes 2^63 minus a page.
 const NO_LIMIT: u64 = 1 << 60;
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
     above.map(Path::to_path_buf).collect()
 }
 
-/// The control group with the narrowest limit of CPU time among those of these processes and their ancestors.
+/// The control group with the narrowest CPU time limit among those of these processes and their ancestors.
 pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
     let folders = groups(pids, "cpu").into_iter().flat_map(|(mount, path)| upwards(&mount, &path));
     narrowest_of(folders).map(|(_, folder)| folder)
@@ -128,14 +128,13 @@ fn narrowest_of(folders: impl IntoIterator<Item = PathBuf>) -> Option<(f64, Path
     limited.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The narrowest limit of memory of the control groups of these processes and of those above them, bytes, and its
-/// file.
+/// The narrowest memory limit among the control groups of these processes and their ancestors, bytes, and its file.
 pub fn narrowest_memory(pids: &[u32]) -> Option<(u64, PathBuf)> {
     let folders = groups(pids, "memory").into_iter().flat_map(|(mount, path)| upwards(&mount, &path));
     folders.flat_map(|folder| memory_limits(&folder)).min()
 }
 
-/// The limits of memory of a control group, and their files. `max` is none, and version 1 has a huge number for it.
+/// The memory limits of a control group, and their files. `max` means no limit; version 1 has a huge number for it.
 fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
     let limit = |name: &str| {
         let file = folder.join(name);
@@ -188,7 +187,7 @@ fn hits(limit: &Path) -> Option<u64> {
     }
 }
 
-/// The limit of CPU time of a control group, and its account; `None` without a limit.
+/// The CPU time limit of a control group, and its account; `None` without a limit.
 pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
     let file = |name: &str| fs::read(folder.join(name)).ok();
     let limit = file("cpu.max").or_else(|| Some([file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?].concat()));
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_narrowest_quota_of_the_groups_above_counts() {
+    fn the_narrowest_quota_of_all_ancestor_groups_is_used() {
         let mount = tempfile::tempdir().unwrap();
         let make = |path: &str, max: &str, used_us: u64| {
             let folder = mount.path().join(path);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_limit_of_memory_is_found_with_how_often_it_was_reached() {
+    fn the_narrowest_memory_limit_is_found_with_its_hits() {
         let mount = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let file = mount.path().join(file);

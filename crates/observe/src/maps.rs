@@ -8,7 +8,7 @@ const MOST: usize = 100_000;
 pub struct Mapping {
     pub addresses: Range<u64>,
     pub is_executable: bool,
-    /// Offset of the begin in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Path of the file, a word in brackets, or empty.
     pub path: String,

@@ -109,7 +109,7 @@ impl NetworkReader {
     }
 }
 
-/// Most entries of a table of tracked connections; one number for all network namespaces.
+/// Maximum entries of the table of tracked connections, which all network namespaces share.
 pub fn conntrack_limit() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max")
         .ok()?

@@ -124,7 +124,7 @@ impl Observer {
             quota_folder: None,
             memory: MemoryLimit::default(),
             beside: None,
-            account: Err("it is not the server's machine".into()),
+            account: Err("this is not the server's machine".into()),
         };
         if observer.target.group != Group::None {
             observer.account = Accountant::start(observer.target.port).map_err(why_not_kept);

@@ -136,7 +136,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
     reader.read_unix(|socket| {
         let is_kept = accepted.len() + listeners.len() < MAX_ADDRESSES;
         match (inodes.contains(&socket.inode), socket.is_listener, socket.peer) {
-            // An end with a name was accepted.
+            // An end that has a name was accepted.
             (true, false, Some(peer)) if socket.name.is_empty() => peers.push(peer),
             (false, true, _) if is_kept => {
                 listeners.insert((name_of(socket.name), socket.file), socket.inode);

@@ -75,7 +75,7 @@ impl PortReader {
         }
     }
 
-    /// Whether listeners have the number of their drops; text has not.
+    /// Whether listeners include their number of drops, which the text lacks.
     pub fn knows_drops(&self) -> bool {
         matches!(self, PortReader::Diag(_))
     }

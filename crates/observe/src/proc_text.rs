@@ -278,7 +278,7 @@ pub fn parse_stalled_us(text: &[u8]) -> Option<u64> {
         .find_map(|word| number(word.strip_prefix(b"total=")?))
 }
 
-/// The number after a name in a file of such lines, as `memory.events`.
+/// The number after a name, in a file with a name and a number per line (e.g. `memory.events`).
 pub fn parse_named(text: &[u8], name: &str) -> Option<u64> {
     let [number] = parse_named_numbers(text, [name]);
     number

@@ -65,7 +65,7 @@ pub struct Account {
     /// Length of the account's window, nanoseconds. Shorter than the point's window if the whole would have cost too
     /// much.
     pub window_ns: u64,
-    /// Sum of the threads' lives in the window, nanoseconds. The groups' times add up to it.
+    /// Sum of the threads' lifetimes in the window, nanoseconds. The groups' times add up to it.
     pub threads_ns: u64,
     /// Number of threads alive at the end of the window.
     pub threads: u64,
@@ -106,7 +106,7 @@ pub struct ThreadGroup {
     pub ready_own_ns: u64,
     /// Time runnable while other work had its CPU, nanoseconds.
     pub ready_others_ns: u64,
-    /// Time runnable while its CPU was idle, nanoseconds: stopped by a limit of CPU time, or about to run.
+    /// Time runnable while its CPU was idle, nanoseconds: stopped by a CPU time limit, or about to run.
     pub ready_stopped_ns: u64,
     /// Time runnable before running on another CPU than before, nanoseconds. The work on the earlier CPU is not
     /// known.
@@ -156,7 +156,7 @@ pub struct WaitStack {
 /// One process's part of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessUse {
-    /// Number of the process.
+    /// Id of the process.
     pub pid: u32,
     /// Time of the process's threads on a CPU, nanoseconds.
     pub running_ns: u64,
@@ -221,8 +221,8 @@ impl Account {
         ((self.threads_ns > 0).then(|| ns as f64 / self.threads_ns as f64), times)
     }
 
-    /// Difference between the groups' times and the threads' lives, as a share of the lives: 0 = the account adds up
-    /// exactly.
+    /// Difference between the groups' times and the threads' lifetimes, as a share of the lifetimes: 0 = the account
+    /// adds up exactly.
     pub fn open_ratio(&self) -> f64 {
         self.sum(ThreadGroup::total_ns) as f64 / self.threads_ns.max(1) as f64 - 1.0
     }

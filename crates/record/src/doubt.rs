@@ -88,7 +88,7 @@ crate::worded! {
         Note = "note",
         /// The affected figures should not be quoted without it.
         Warning = "warning",
-        /// The figures do not describe what the user asked for.
+        /// The figures do not describe the requested load.
         Invalid = "invalid",
     }
 }

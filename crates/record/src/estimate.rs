@@ -30,7 +30,7 @@ impl Estimate {
         self.low.zip(self.high)
     }
 
-    /// Whether the interval excludes a value; without an interval nothing is excluded.
+    /// Whether the interval excludes a value. A missing interval excludes no value.
     pub fn excludes(&self, value: f64) -> bool {
         self.interval().is_some_and(|(low, high)| value < low || value > high)
     }

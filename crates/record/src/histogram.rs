@@ -175,7 +175,7 @@ pub enum LogError {
     #[error("not an HdrHistogram log: {0}")]
     Decode(String),
     /// The log is larger than any that a point writes.
-    #[error("the latency log has {0} bytes, more than the {MAX_LOG_BYTES} that are read")]
+    #[error("the latency log has {0} bytes, more than the maximum of {MAX_LOG_BYTES}")]
     TooLarge(usize),
 }
 
@@ -270,7 +270,7 @@ fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     }
     let (claimed, there) = (word(&plain, 4)?, plain.len().saturating_sub(HEADER_BYTES));
     if claimed as usize > there {
-        return Err(broken(format!("a histogram claims {claimed} bytes of counts, and has {there}")));
+        return Err(broken(format!("a histogram announces {claimed} bytes of counts but has {there}")));
     }
     // Numbers have seven bits per byte, and eight in the ninth. Nine bytes of ones are a number of zeros that cannot
     // be negated.
@@ -340,7 +340,7 @@ mod tests {
         let of = |claimed: u32, counts: &[u8]| Latency::from_base64(&made(claimed, counts), 0);
         // One value of 5 ns after five zeros, and one of 7 ns after another zero.
         assert_eq!(of(4, &[9, 2, 1, 2]).unwrap().len(), 2);
-        assert!(of(u32::MAX, &[9, 2]).unwrap_err().to_string().contains("claims 4294967295 bytes"));
+        assert!(of(u32::MAX, &[9, 2]).unwrap_err().to_string().contains("announces 4294967295 bytes"));
         // More zeros than a number can count.
         let most = [0xff; 9];
         assert!(of(9, &most).unwrap_err().to_string().contains("zeros"));

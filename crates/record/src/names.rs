@@ -170,7 +170,7 @@ names! {
     /// Mean time that live requests waited in the server's sockets before they were read: requests there, by samples,
     /// divided by the rate (Little's law).
     LIVE_WAIT = "live.wait_before_read_us", "us";
-    /// Time from the begin of the point until a guard returned the server to its usual share; absent if none did.
+    /// Time from the start of the point until a guard returned the server to its usual share; absent if none did.
     LIVE_STEPPED_BACK = "live.stepped_back_after_s", "s";
 
     /// Emulated path: packets dropped because the queue was full.
@@ -396,8 +396,8 @@ names! {
     WATCH_BYTES_IN = "watch.bytes_in_per_request", "bytes";
     /// Response bytes written by the server per request, head and body: the network demand.
     WATCH_BYTES_OUT = "watch.bytes_out_per_request", "bytes";
-    /// CPU time per request of the thread that serves it, from its first read until the thread turns to another
-    /// request: the CPU demand.
+    /// CPU time per request of the thread that serves it, from its first read until the thread serves another request:
+    /// the CPU demand.
     WATCH_CPU = "watch.cpu_us_per_request", "us";
     /// User CPU time per request, split by the server's overall ratio of user to system time.
     WATCH_CPU_USER = "watch.cpu_user_us_per_request", "us";
@@ -417,13 +417,13 @@ names! {
     WATCH_PARSE = "watch.parse_us", "us";
     /// Elapsed time of phase process: from the first send to the last.
     WATCH_PROCESS = "watch.process_us", "us";
-    /// Elapsed time of phase log: from the last send until the thread sleeps or turns to another connection.
+    /// Elapsed time of phase log: from the last send until the thread sleeps or serves another connection.
     WATCH_LOG = "watch.log_us", "us";
     /// CPU time of phase parse: from the first read to the first send.
     WATCH_PARSE_CPU = "watch.parse_cpu_us", "us";
     /// CPU time of phase process: from the first send to the last.
     WATCH_PROCESS_CPU = "watch.process_cpu_us", "us";
-    /// CPU time of phase log: from the last send until the thread sleeps or turns to another connection.
+    /// CPU time of phase log: from the last send until the thread sleeps or serves another connection.
     WATCH_LOG_CPU = "watch.log_cpu_us", "us";
     /// Elapsed time of phase parse, bounded by the server functions in the pack; from timed windows.
     WATCH_PACK_PARSE = "watch.pack_parse_us", "us";

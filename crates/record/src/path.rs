@@ -71,8 +71,7 @@ pub enum PathError {
              direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
     Delay(u64),
     /// Nothing would arrive, or the value is not a share.
-    #[error("a loss of {} is not possible: give at least 0% and less than 100%, as nothing would \
-             arrive", exact_percent(*.0))]
+    #[error("a loss of {} is not possible: give at least 0% and less than 100%", exact_percent(*.0))]
     Loss(f64),
     /// The bandwidth is outside of the emulated range.
     #[error(

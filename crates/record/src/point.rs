@@ -151,8 +151,8 @@ impl Point {
         }
     }
 
-    /// What a replayed log offered as a share of the point's rate, if they differ by more than 10 % and by more than
-    /// chance. The point then does not represent its rate.
+    /// The load that a replayed log offered, as a share of the point's rate, if they differ by more than 10 % and by
+    /// more than chance. The point then does not represent its rate.
     pub fn other_rate_ratio(&self) -> Option<f64> {
         other_rate_ratio(self.pace, self.outcomes.sent, self.duration_ns)
     }

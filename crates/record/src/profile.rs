@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The beginning of the doubt about a run whose points were not profiled; the reason follows a colon.
-pub const NOT_SAMPLED: &str = "what the layers of the network stack cost was not sampled";
+pub const NOT_SAMPLED: &str = "the cost of the network stack's layers was not sampled";
 /// The part of Other in `data/layers.txt` that is straingauge's own work.
 pub const MEASUREMENT: &str = "measurement";
 

@@ -322,7 +322,7 @@ impl Protocol {
             }
             Protocol::Memcached(plan) => mix("get", "set", &plan.keyspace),
             Protocol::Tcp(plan) => format!("{} bytes", plan.send.len()),
-            Protocol::Connect => "none, a connection each".into(),
+            Protocol::Connect => "none, one connection per request".into(),
         };
         Some(format!("{what}{}", self.depth_words()))
     }

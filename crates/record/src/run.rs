@@ -163,7 +163,7 @@ fn write_error(path: &Path, source: io::Error) -> RunError {
         }
         Some(libc::EFBIG) => "files may be no larger here: raise ulimit -f",
         Some(libc::EACCES) | Some(libc::EPERM) | Some(libc::EROFS) => "choose a writable place with --out",
-        Some(libc::ENOTDIR) | Some(libc::EEXIST) => "a file is in the way: choose another place with --out",
+        Some(libc::ENOTDIR) | Some(libc::EEXIST) => "a file of that name exists: choose another folder with --out",
         _ => "choose another place with --out",
     };
     RunError::Write { path: path.into(), source, remedy }
@@ -434,7 +434,7 @@ impl RunDir {
         let missing: Vec<u32> = (0..all).filter(|index| folders.binary_search(index).is_err()).collect();
         if let Some(first) = missing.first() {
             let folder = run.point_path(*first);
-            let why = format!("it is missing, as {} of {all} points are: was it removed?", missing.len());
+            let why = format!("the folder is missing ({} of {all} points are missing)", missing.len());
             run.doubt_reading(&folder, &why);
         }
         for index in folders {

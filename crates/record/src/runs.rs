@@ -71,7 +71,10 @@ impl RunSearch {
         for folder in folders {
             if self.found.runs.len() >= self.most_runs || self.entries > MOST_ENTRIES {
                 let most = self.most_runs;
-                let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
+                let most = format!(
+                    "this run and all later ones: only {most} runs in {MOST_ENTRIES} entries are \
+                    listed"
+                );
                 // Parent folders do not repeat the reason.
                 if self.found.left_out.last().is_none_or(|(_, why)| *why != most) {
                     self.leave_out(&folder, &most);

@@ -41,8 +41,8 @@ pub enum Pace {
     },
 }
 
-/// What a log offered as a share of the requested rate, if `sent` requests differ from it by more than 10 % and by
-/// more than chance (a log of whole seconds is spread randomly).
+/// Rate that a log offered, as a share of the requested rate, if `sent` requests differ from it by more than 10 % and
+/// by more than chance (a log of whole seconds is spread randomly).
 pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
     const TOLERANCE: f64 = 0.1;
     const DEVIATIONS: f64 = 4.0;
@@ -172,7 +172,7 @@ impl LoadPlan {
         }
     }
 
-    /// The plan as kept with a run: of very many targets, only the first [`KEPT_TARGETS`] and their number.
+    /// The plan as kept with a run: the first [`KEPT_TARGETS`] targets and the number of all.
     pub fn abridged(&self) -> LoadPlan {
         let mut plan = self.clone();
         if plan.targets.len() > KEPT_TARGETS {

@@ -13,7 +13,7 @@ pub struct SlowRequest {
     /// of its response. Without a complete response: to its failure or the end of the run.
     pub response_ns: u64,
     /// When the request was due (in a closed loop: sent), nanoseconds since the window began. Negative if the request
-    /// was under way then.
+    /// was in flight then.
     pub at_ns: i64,
     /// First phase: the request was due and not sent, because the client was late or no connection was free.
     pub wait_ns: u64,

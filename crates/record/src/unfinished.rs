@@ -68,7 +68,7 @@ impl UnfinishedSearch {
         for entry in entries.flatten() {
             self.entries += 1;
             if self.entries > MOST_ENTRIES {
-                let sentence = format!("{}: only {MOST_ENTRIES} entries are looked at", shown(folder));
+                let sentence = format!("{}: only {MOST_ENTRIES} entries are searched", shown(folder));
                 return self.found.add(FoundLeftovers { not_seen: vec![sentence], ..FoundLeftovers::default() });
             }
             self.found.left.extend(of_entry(&entry));

@@ -27,7 +27,7 @@ use std::time::Duration;
 const GATE: &str = ".bss.gate";
 /// Size of the programs' table of system calls (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
-/// Most addresses of other servers about which it is kept whether they are the server's own.
+/// Maximum addresses of other servers that are checked for being the server's own.
 const MOST_ADDRESSES: usize = 64;
 /// Budget of the programs as a share of the time of each CPU.
 const BUDGET: f64 = 0.008;
@@ -354,7 +354,8 @@ mod tests {
     fn a_process_that_leaves_the_work_to_its_children_is_no_member_of_their_pool() {
         let test = "a_process_that_leaves_the_work_to_its_children_is_no_member_of_their_pool";
         let Some(mut accountant) = started(test) else { return };
-        // Names of groups and whether they contain the parent; `parent_does` after the children were started.
+        // Names of the groups, each with whether it contains the parent, which runs `parent_does` after it starts its
+        // children.
         let mut groups = |parent_does: &str| {
             let script = format!("f() {{ while :; do :; done; }}; f & f & echo; {parent_does}");
             let mut command = std::process::Command::new("bash");

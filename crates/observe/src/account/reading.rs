@@ -27,11 +27,11 @@ const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
 const WINDOW_CLOSED: u16 = 1;
-/// Marks of waits at a futex: the call's own time ended it, or something else did.
+/// Mark of a wait at a futex that the call's own timeout ended, and of one that ended otherwise.
 const BY_TIMER: u8 = 0xf;
 const BY_THREAD: u8 = 0xe;
 
-/// CPU time of the busiest child over its parent's time at work, from which on the parent leaves the work to it.
+/// If the busiest child has run this many times as long as its parent worked, the parent counts as idle.
 const IDLE_PARENT: u64 = 10;
 /// Maximum numbers: groups, waits per group, stacks per wait, processes per group, backends.
 const MAX_GROUPS: usize = 24;
@@ -115,10 +115,10 @@ struct Naming<'s> {
 
 #[derive(Default)]
 struct Futex {
-    /// Waits that the call's own time ended, and others that ended.
+    /// Waits that the call's own timeout ended, and all others that ended.
     by_timer: u64,
     by_thread: u64,
-    /// Sampled waits with functions of a lock, and with such that hand out work.
+    /// Sampled waits with functions of a lock, and with functions that hand out work.
     locks: u64,
     work: u64,
     is_bitset: bool,
@@ -182,9 +182,9 @@ impl Naming<'_> {
     /// Decides for each futex whether its threads wait for a lock, wait for work, or sleep.
     ///
     /// If no thread ended any of its waits, they are sleeps: locks and queues that are waited for with a time limit
-    /// (Python's interpreter lock, an idle pool thread) are released or filled now and then. Else the functions of the
-    /// waiting threads and of those that woke them decide; if none is known, the call decides: glibc waits for a lock
-    /// with FUTEX_WAIT and for a condition with FUTEX_WAIT_BITSET.
+    /// (Python's interpreter lock, an idle pool thread) are released or filled now and then. Otherwise the functions of
+    /// the waiting threads and of those that woke them decide; if none is known, the call decides: glibc waits for a
+    /// lock with FUTEX_WAIT and for a condition with FUTEX_WAIT_BITSET.
     fn decide_futexes(&mut self, places: &[(Place, Use)], samples: &[(WaitSample, Use)]) {
         const LOCKS: [&str; 11] = [
             "mutex_lock",
@@ -400,7 +400,7 @@ fn is_wait(place: &Place) -> bool {
     !matches!(place.doing & !FIRST_THREAD, RUNNING | READY_OWN | READY_OTHERS | READY_STOPPED | READY_MOVED)
 }
 
-/// Processes that start others of their program and leave the work to them: no part of a pool of workers.
+/// Processes that start others of their program and leave the work to them; they are not part of a pool of workers.
 fn idle_parents(
     places: &[(Place, Use)],
     waits: &[Option<(WaitKind, String, String)>],

@@ -18,8 +18,8 @@ pub fn threads_of_a_core() -> Capability {
         Some("1") => Capability::missing(
             name,
             "simultaneous multithreading is on",
-            "CPUs that share a core slow each other: give client and server different cores (lscpu -e), or switch it \
-             off in /sys/devices/system/cpu/smt/control",
+            "CPUs that share a core slow each other: give client and server different cores (lscpu -e), or switch \
+             multithreading off in /sys/devices/system/cpu/smt/control",
         ),
         Some("0") => Capability::there(name, "simultaneous multithreading is off"),
         _ => Capability::there(name, "the kernel reports no simultaneous multithreading"),
@@ -63,11 +63,11 @@ pub fn steal() -> Capability {
         (steal.saturating_add(times.steal), total.saturating_add(times.total()))
     });
     match (is_virtual, steal) {
-        (false, _) => Capability::there(name, "no hypervisor: none can be stolen"),
+        (false, _) => Capability::there(name, "no hypervisor, so no CPU time can be stolen"),
         (true, 0) => Capability::missing(
             name,
-            "this virtual machine reports none since boot",
-            "a hypervisor that does not report it can still take it: trust the yardstick, which shows it as drift",
+            "this virtual machine has reported none since boot",
+            "a hypervisor may take CPU time without reporting it: the yardstick shows that as drift",
         ),
         (true, _) => {
             Capability::there(name, format!("reported: {:.2} % since boot", steal as f64 * 100.0 / total.max(1) as f64))
@@ -86,10 +86,11 @@ pub fn hardware_counters() -> Capability {
         Some(libc::EACCES | libc::EPERM) => Capability::missing(
             name,
             format!("refused: {error}"),
-            "run it as root, or 'sysctl kernel.perf_event_paranoid=2' and no seccomp filter on perf_event_open",
+            "run straingauge as root, or 'sysctl kernel.perf_event_paranoid=2' and no seccomp filter on \
+            perf_event_open",
         ),
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            Capability::missing(name, "this machine shows none", remedy_absent)
+            Capability::missing(name, "this machine has no such counters, or hides them", remedy_absent)
         }
         _ => Capability::missing(name, format!("refused: {error}"), remedy_absent),
     }

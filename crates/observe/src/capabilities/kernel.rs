@@ -27,21 +27,21 @@ pub fn foreign_processes() -> Capability {
         (true, false) => Capability::missing(
             name,
             "visible, but not their descriptors",
-            "a server of another user is not found by its port: run it as root or as that user, or let straingauge \
-             start the server",
+            "a server of another user is not found by its port: run straingauge as root or as that user, or let \
+             straingauge start the server",
         ),
         _ => Capability::missing(
             name,
             "hidden (/proc is mounted with hidepid)",
-            "only this user's processes are watched and other work is underestimated: run it as root",
+            "only this user's processes are watched and other work is underestimated: run straingauge as root",
         ),
     }
 }
 
 pub fn control_groups() -> Capability {
     let name = "control group for the server";
-    let remedy = "processes that the server starts for an instant are missed, and daemons are found by namespace only: \
-                  mount cgroup2 and run it as root";
+    let remedy = "short-lived processes of the server are missed, and daemons are found by namespace only: mount \
+                  cgroup2 and run straingauge as root";
     match record::machine::cgroup_mount(None) {
         None => Capability::missing(name, "cgroup2 is not mounted", remedy),
         Some(path) => match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
@@ -70,8 +70,8 @@ pub fn bpf() -> Capability {
         Err(error) => Capability::missing(
             name,
             format!("refused: {error}"),
-            "request phases, layers and what a server's threads wait for are not measured: run it as root (or with \
-             CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
+            "request phases, layers and what a server's threads wait for are not measured: run straingauge as root (or \
+             with CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
         ),
     }
 }
@@ -83,8 +83,7 @@ pub fn requests() -> Capability {
         Err(why) => Capability::missing(
             name,
             why.to_string().replace('\n', " "),
-            "'watch' shows connection states by scanning, accept queues, CPU and memory only: change what is named \
-             here",
+            "'watch' shows connection states by scanning, accept queues, CPU and memory only: fix the items named here",
         ),
     }
 }

@@ -26,7 +26,7 @@ pub fn port_range() -> Capability {
         name,
         count >= 28_000,
         format!("{count} ({range})"),
-        "fewer connections to one address: 'sysctl net.ipv4.ip_local_port_range=\"1024 65535\"'",
+        "few connections to one address at a time: 'sysctl net.ipv4.ip_local_port_range=\"1024 65535\"'",
     )
 }
 
@@ -47,6 +47,6 @@ pub fn descriptors() -> Capability {
         "open descriptors",
         hard.is_none_or(|hard| hard >= 16_384),
         hard.map_or("no limit".into(), |hard| format!("up to {hard} connections per process")),
-        "fewer connections than that: raise the hard limit (LimitNOFILE= of the service, or /etc/security/limits.conf)",
+        "few connections at a time: raise the hard limit (LimitNOFILE= of the service, or /etc/security/limits.conf)",
     )
 }

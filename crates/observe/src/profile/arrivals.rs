@@ -52,8 +52,8 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
             )
         } else {
             (
-                "more interrupts than its share of the time met the server, as happens when it runs in step with a \
-                 timer"
+                "the sampling interrupts hit the server more often than its share of the time, as happens if it runs \
+                 in step with a timer"
                     .into(),
                 "take another --frequency, or profile for longer",
             )
@@ -64,15 +64,13 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
     let explains = |ratio: f64| ratio >= -difference / 2.0;
     match arrivals.limit_hz {
         Some(limit_hz) if limit_hz < rate_hz => (
-            format!(
-                "the kernel lets no more than {limit_hz} samples a second pass (kernel.perf_event_max_sample_rate)"
-            ),
+            format!("the kernel allows at most {limit_hz} samples per second (kernel.perf_event_max_sample_rate)"),
             "raise the limit, or take a lower --frequency",
         ),
         _ if explains(arrivals.late_ratio()) && steal >= arrivals.late_ratio() / 2.0 => (
             format!(
-                "{} of the machine's samples were passed over by timers that came late, while a hypervisor took {} of \
-                 it",
+                "{} of the machine's samples were skipped because their timers fired late, while a hypervisor took {} \
+                 of its time",
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
@@ -80,9 +78,9 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         ),
         _ if explains(arrivals.late_ratio()) => (
             format!(
-                "{} of the machine's samples were passed over by timers that came late, though only {} of it is \
-                 accounted as taken by a hypervisor: its CPUs were stopped without notice, or ran for long with \
-                 interrupts off",
+                "{} of the machine's samples were skipped because their timers fired late, but only {} of its time was \
+                 reported as taken by a hypervisor: its CPUs were stopped without notice, or ran long with interrupts \
+                 off",
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
@@ -90,15 +88,16 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         ),
         _ if explains(arrivals.missing_ratio()) => (
             format!(
-                "{} of the machine's samples never came, though their timers were not late: the kernel drops those \
-                 that meet another BPF program, or throttles the event",
+                "{} of the machine's samples never came, but their timers were not late: the kernel drops samples that \
+                 interrupt another BPF program, or throttles the event",
                 percent(arrivals.missing_ratio())
             ),
             "end other profilers and tracers of this machine, or take a lower --frequency",
         ),
         _ => (
             format!(
-                "the interrupts came ({} of them lost), but fell on the server less often than it ran",
+                "the sampling interrupts came ({} of them lost), but hit the server less often than its share of the \
+                time",
                 percent(arrivals.lost_ratio())
             ),
             "profile for longer, or take another --frequency",
@@ -137,7 +136,7 @@ mod tests {
             (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30 %"),
             (check(-0.4, 3_800, 6_200, 0.01), "without notice"),
             (check(-0.4, 100, 6_200, 0.0), "37 % of the machine's samples never came"),
-            (check(-0.4, 100, 9_900, 0.0), "fell on the server less often"),
+            (check(-0.4, 100, 9_900, 0.0), "hit the server less often"),
             (check(0.1, 0, 10_000, 0.08), "which samples count"),
             (check(0.1, 0, 10_000, 0.0), "in step with a timer"),
         ] {
@@ -146,7 +145,7 @@ mod tests {
         }
         let mut limited = check(-0.4, 0, 6_000, 0.0);
         limited.arrivals.limit_hz = Some(500);
-        assert!(said(&limited).contains("no more than 500 samples a second"), "{}", said(&limited));
+        assert!(said(&limited).contains("at most 500 samples per second"), "{}", said(&limited));
     }
 
     #[test]

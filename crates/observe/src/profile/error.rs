@@ -23,7 +23,7 @@ pub enum ProfileError {
     Symbols(io::Error),
     /// No process listens.
     #[error(
-        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one \
+        "nothing listens on port {port}: is the server running on this port? (in another network namespace: name one \
          of its processes with --netns-of)"
     )]
     NoServer {
@@ -39,11 +39,11 @@ pub enum ProfileError {
         seconds: f64,
     },
     /// The kernel does not permit hooks in its functions.
-    #[error("exact is not possible here: {0}; use --accounting sampled, which needs no hooks in functions")]
+    #[error("exact accounting is not possible here: {0}; use --accounting sampled, which needs no hooks in functions")]
     ExactNotPossible(String),
     /// The server used no CPU in any burst.
     #[error(
-        "the server used no CPU time in bursts of together {seconds:.2} s: put load on it while it is profiled, or use \
+        "the server used no CPU time in bursts of {seconds:.2} s in total: put load on it while it is profiled, or use \
          longer bursts (--burst)"
     )]
     NoTime {

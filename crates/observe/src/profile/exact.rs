@@ -1,4 +1,4 @@
-//! The exact method: the kernel's functions at which one layer calls another are hooked at begin and end (fentry,
+//! The exact method: the kernel's functions at which one layer calls another are hooked at entry and exit (fentry,
 //! fexit), and the time between hooks is charged, as Kim and Rixner's profiler did (2005, section 3).
 //!
 //! The hooks cost more than the work at the boundaries, so the method runs in short bursts, reports its cost, and

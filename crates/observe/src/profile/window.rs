@@ -237,11 +237,11 @@ impl Profiler {
         };
         profile.doubts = doubts(&profile, &stacks, &self.options.groups);
         if self.group.size().processes == 0 {
-            let what = "the server ended while it was profiled: the profile is of the time before, and its rates are \
-                        too low";
+            let what = "the server ended while it was profiled: the profile covers only the time before, and its rates \
+                        are too low";
             profile
                 .doubts
-                .insert(0, DoubtKind::NotWatched.warning(what, "start it again, and profile it while it lives"));
+                .insert(0, DoubtKind::NotWatched.warning(what, "restart the server, and profile it while it runs"));
         }
         Ok(profile)
     }
@@ -322,11 +322,10 @@ fn doubts(profile: &Profile, stacks: &[AttributedStack], groups: &[FunctionGroup
     let mut doubts =
         Vec::from_iter(arrivals::doubt(&profile.cpu_check, profile.samples.in_server(), profile.period_ns));
     if profile.packets.total() == 0 {
-        let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.port);
+        let what = format!("no packet of port {} was seen, so there are no costs per packet", profile.port);
         doubts.push(DoubtKind::NotWatched.warning(
             what,
-            "put load on the server while it is profiled; a server in another network namespace is named with \
-             --netns-of",
+            "put load on the server while it is profiled; name a server in another network namespace with --netns-of",
         ));
     }
     let coverage = &profile.coverage;
@@ -353,14 +352,14 @@ fn doubts(profile: &Profile, stacks: &[AttributedStack], groups: &[FunctionGroup
     }
     if profile.losses.stacks + profile.losses.samples > 0 {
         let what = format!(
-            "{} samples lost their stack and {} were lost, as the tables were full",
+            "{} samples lost their stack and {} were lost, because the tables were full",
             profile.losses.stacks, profile.losses.samples
         );
         doubts.push(DoubtKind::LostEvents.warning(what, "profile for less time at once"));
     }
     if profile.clock == "cpu-clock" {
-        let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time shows where interrupts \
-                    come on again, which takes some from Driver and lock holders";
+        let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time is charged to the \
+                    place where interrupts are enabled again, so Driver and lock holders appear too small";
         doubts.push(DoubtKind::NotWatched.note(what, "use a machine whose hardware counters are visible"));
     }
     for group in groups {
@@ -381,9 +380,11 @@ fn doubts(profile: &Profile, stacks: &[AttributedStack], groups: &[FunctionGroup
     if profile.layer(Some(Layer::User)).is_none_or(|row| row.samples == 0)
         && profile.samples.server_in_own_process > 100
     {
-        doubts.push(
-            DoubtKind::NotWatched.note("no sample fell into user mode", "none needed if the server hardly computes"),
-        );
+        doubts.push(DoubtKind::NotWatched.note(
+            "no sample fell into user mode",
+            "no action needed if the server computes \
+                little",
+        ));
     }
     doubts
 }

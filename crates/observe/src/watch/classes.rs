@@ -25,7 +25,7 @@ pub enum ClassError {
     #[error("{0} boundaries make more than {SIZE_CLASSES} size classes: give at most {max}", max = SIZE_CLASSES - 1)]
     TooMany(usize),
     /// The boundaries are not ascending.
-    #[error("size class boundaries must ascend from above 0: {0} does not follow")]
+    #[error("size class boundaries must be above 0 and ascending: {0} is not")]
     NotAscending(u64),
 }
 

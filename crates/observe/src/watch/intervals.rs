@@ -20,13 +20,13 @@ pub enum IntervalError {
     #[error("{0}")]
     NotATime(#[from] UnitError),
     /// A kind of counter that does not exist.
-    #[error("'{0}' is not a kind of counter: cpu, interrupts, disk, paging, memory, server")]
+    #[error("'{0}' is not a kind of counter; the kinds are cpu, interrupts, disk, paging, memory, server")]
     UnknownKind(PlainText),
     /// A kind is named twice.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
     /// The interval for all kinds is not the first, so it would override those before it.
-    #[error("an interval for all kinds stands first, as in 5s,disk=30s")]
+    #[error("an interval for all kinds must come first, as in 5s,disk=30s")]
     AllNotFirst,
 }
 
@@ -115,7 +115,7 @@ mod tests {
             ("disk=", "duration"),
             ("disc=1s", "'disc' is not a kind"),
             ("disk=1s,disk=2s", "two intervals"),
-            ("disk=1s,5s", "stands first"),
+            ("disk=1s,5s", "must come first"),
         ] {
             let why = Intervals::parse(text).unwrap_err().to_string();
             assert!(why.contains(word), "{text}: {why}");

@@ -25,7 +25,7 @@ pub enum SendHook {
     Return {
         /// Whether the kernel still has `tcp_sendpage` (before 6.5).
         has_sendpage: bool,
-        /// Whether kprobes at begin and return are used, because the kernel's functions cannot be hooked (fentry).
+        /// Whether kprobes at entry and return are used, because the kernel's functions cannot be hooked (fentry).
         is_probed: bool,
     },
 }

@@ -26,7 +26,7 @@ pub struct LiveTraffic {
 #[derive(Debug, Clone, Default)]
 pub struct LiveMark {
     reading: Reading,
-    /// Whether none of the listeners that there were at the start is left.
+    /// Whether all listeners of the start are gone.
     pub is_gone: bool,
     /// Connections with unread bytes at this moment.
     unread: u64,
@@ -70,7 +70,7 @@ impl LiveTraffic {
         let listed = sockets.read_port(port, Scope::Listeners).map_err(unlisted)?;
         let listeners: BTreeSet<u64> = listed.listeners.iter().map(|listener| listener.inode).collect();
         if listeners.is_empty() {
-            return Err(format!("no process of this machine listens on port {port}"));
+            return Err(format!("nothing listens on port {port} of this machine"));
         }
         Ok(LiveTraffic { watcher, sockets, listeners, unread_sum: 0, looks: 0 })
     }

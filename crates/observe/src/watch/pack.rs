@@ -136,7 +136,7 @@ impl Pack {
             "logged" => PhaseEnd::Logged,
             other => {
                 return Err(format!(
-                    "'{}' is none of server, binary, parsed, processed, logged",
+                    "'{}' is not a keyword: use server, binary, parsed, processed or logged",
                     PlainText::new(other, 40)
                 ));
             }
@@ -205,7 +205,7 @@ mod tests {
     fn a_bad_line_is_named() {
         let good = "server s\nbinary s\nparsed a\nprocessed b\n";
         for (line, words) in [
-            ("begun f", "is none of"),
+            ("begun f", "is not a keyword"),
             ("logged", "needs the name of a function"),
             ("logged f when done", "may follow the function"),
             ("logged f in", "may follow the function"),

@@ -44,7 +44,10 @@ pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<PackPlace>, String> {
     names.truncate(5);
     Err(match names.as_slice() {
         [] => "the server's processes are not known".to_string(),
-        names => format!("the server's program is {}, the pack is for {}", names.join(", "), pack.binaries.join(", ")),
+        names => {
+            let (names, binaries) = (names.join(", "), pack.binaries.join(", "));
+            format!("the server's program is {names}, but the pack is for {binaries}")
+        }
     })
 }
 
@@ -75,10 +78,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<PackPlace>, String> {
     if (1..=3).all(has) {
         return Ok(found);
     }
-    Err(format!(
-        "{}: its symbols are needed, a package with debug symbols or a build that is not stripped",
-        missing.join("; ")
-    ))
+    Err(format!("{}: install its debug symbols, or use a build that is not stripped", missing.join("; ")))
 }
 
 /// A mapped file with a matching name, by a path through the process's root directory.
@@ -93,7 +93,7 @@ fn offset_of(path: &std::path::Path, mark: &BoundaryFunction) -> Result<(u64, bo
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MOST_BYTES {
-        return Err(format!("has {length} bytes, more than are searched"));
+        return Err(format!("has {length} bytes, too many to search"));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
     let file = object::File::parse(bytes.as_slice()).map_err(|error| unreadable(error.to_string()))?;
@@ -112,7 +112,7 @@ fn offset_of(path: &std::path::Path, mark: &BoundaryFunction) -> Result<(u64, bo
             let (start, size) = segment.file_range();
             (into < size).then(|| start + into)
         })
-        .ok_or_else(|| format!("has {name} in no part of the file"))?;
+        .ok_or_else(|| format!("has {name} outside of its file"))?;
     let first_bytes = bytes.get(offset as usize..).unwrap_or_default();
     Ok((offset, is_stepped(first_bytes)))
 }

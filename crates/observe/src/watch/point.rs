@@ -56,7 +56,7 @@ pub fn watched_point(
     let why_nothing = match (why_not, readings.mode, readings.shares) {
         (Some(why), ..) => Some(why.to_string()),
         _ if readings.end.at_ns == 0 => Some("the window never began".into()),
-        (_, Some(Mode::Zero), _) => Some("only connections were watched, as asked for".into()),
+        (_, Some(Mode::Zero), _) => Some("only connections were watched, as requested".into()),
         (_, _, Some(Shares { counted, .. })) if counted <= 0.0 => {
             Some("requests of this server are so cheap that counting them would exceed the budget of the watch".into())
         }
@@ -171,7 +171,7 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
     set(names::WATCH_CPU, cpu_us, n, Origin::Timed);
     set(names::WATCH_ELAPSED, class.elapsed_ns as f64 / 1e3 / class.timed as f64, class.timed, Origin::Timed);
     for (name, share) in [(names::WATCH_CPU_USER, user), (names::WATCH_CPU_SYSTEM, user.map(|user| 1.0 - user))] {
-        let why_not = "too few ticks of the kernel's clock to divide the CPU time by";
+        let why_not = "the kernel's clock ticked too rarely to divide the CPU time";
         figures.found(name, share.map(|share| cpu_us * share), (n, Origin::Sampled), why_not);
     }
     let us = class.elapsed.quantile_at_most_ns(0.99).map(|ns| ns as f64 / 1e3);
@@ -304,7 +304,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
                 readings.late,
                 timed + readings.late
             ),
-            "--detail exact times every request",
+            "use --detail exact, which times every request",
         ));
     }
     if let Some(failure) = &readings.failure {

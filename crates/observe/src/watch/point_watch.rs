@@ -357,7 +357,7 @@ impl WatchThread {
                 break;
             }
             self.acts.pop();
-            // Without programs nothing is planned.
+            // Without programs there is no plan.
             let Some(tracer) = &mut self.watcher.tracer else { break };
             match act {
                 WindowAction::Open => {

@@ -234,7 +234,7 @@ impl WatchPrograms {
         let probed = bpf::logged(|| program.attach_uprobe_with_opts(pid, path, offset as usize, options));
         probed.map_err(|refusal| match refusal.error.kind() {
             ErrorKind::PermissionDenied => WatchError::Refused {
-                what: "a function may be probed with CAP_SYS_ADMIN only (run as root)".into(),
+                what: "probing a function needs CAP_SYS_ADMIN (run as root)".into(),
                 log: String::new(),
             },
             _ => refusal.into(),

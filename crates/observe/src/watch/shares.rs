@@ -84,10 +84,10 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
     }
 }
 
-/// Windows of a point, nanoseconds from the begin of the point's window.
+/// Windows of a point, nanoseconds from the start of the point's window.
 ///
-/// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal
-/// parts, each with one window at a random place.
+/// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal parts,
+/// each with one window at a random place.
 pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<Range<u64>> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;

@@ -87,7 +87,7 @@ fn whole(found: u32, kept: usize, bytes: usize) -> u64 {
 
 /// Doubts that explain the counts of requests on this port if they are not those of requests.
 pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
-    let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
+    let of = |count: u64| format!("{count} of {} examined reads", traffic.looked_into);
     let about = traffic.requests_per_read().map(|each| format!(", about {each:.1} each")).unwrap_or_default();
     let streams = format!(
         "each change of direction counts as a request, because streams are not distinguished{about}; bytes and CPU \
@@ -103,7 +103,7 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         (traffic.pipelined, "requests are pipelined here", pipelined.as_str()),
         (
             traffic.expecting,
-            "uploads wait for leave here (Expect: 100-continue)",
+            "uploads wait for permission here (Expect: 100-continue)",
             "each counts as two requests: subtract one for each interim response",
         ),
         (
@@ -114,8 +114,8 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         (
             traffic.tls,
             "TLS is spoken here",
-            "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams \
-             of HTTP/2 inside are not seen: compare with the server's log",
+            "bytes are those on the wire, the flights of a handshake count as one or two small requests, and HTTP/2 \
+             streams inside are not visible: compare with the server's log",
         ),
         (
             if traffic.other * 2 > traffic.looked_into { traffic.other } else { 0 },
@@ -389,7 +389,7 @@ mod tests {
         add(&mut traffic, None, 100);
         let doubts = doubts(&traffic);
         assert_eq!(doubts.len(), 1);
-        assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 reads looked into)");
+        assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 examined reads)");
         assert_eq!((traffic.http1, traffic.http2, traffic.hidden), (1, 1, 1));
     }
 
@@ -414,7 +414,7 @@ mod tests {
             let read = one.repeat(commands);
             let mut traffic = Traffic::default();
             add(&mut traffic, Some(&read.as_bytes()[..read.len().min(LOOK_BYTES)]), read.len() as u32);
-            let found = traffic.requests_per_read().expect("it was looked into") / commands as f64;
+            let found = traffic.requests_per_read().expect("it was examined") / commands as f64;
             prop_assert!((0.85..1.15).contains(&found), "{} of {}", traffic.requests, commands);
         }
 

@@ -520,14 +520,14 @@ impl Watcher {
                     percent(added.away_ns / added.added_ns.max(1.0))
                 )
             }),
-            "watch for longer, because the limit applies to the mean; or use --detail zero on a server that does \
-             little",
+            "watch for longer, because the limit applies to the mean, or use --detail zero on a server with little \
+             work",
         );
         if let Some(tracer) = &self.tracer {
             not_watched(
                 Severity::Note,
                 tracer.counting_note(),
-                "--detail counts counts every request, at its price; or raise --overhead",
+                "use --detail counts to count every request at any cost, or raise --overhead",
             );
             not_watched(
                 Severity::Note,
@@ -544,8 +544,8 @@ impl Watcher {
                 let slots = tracer.programs.requests.len();
                 doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
-                    "give --table-size COUNT, or start the watch when the connections are there: it makes room for \
-                     four times as many",
+                    "give --table-size COUNT, or start the watch after the connections: its table has room for four \
+                     times as many",
                 ));
             }
         }
@@ -553,7 +553,8 @@ impl Watcher {
         if displaced > 0 {
             doubts.push(DoubtKind::LostEvents.warning(
                 format!(
-                    "{displaced} times a thread's place was taken by another: more CPU time than charged is of requests"
+                    "a thread's place was taken by another {displaced} times: requests used more CPU time than is \
+                    charged to them"
                 ),
                 "take the CPU time of the whole server, or watch a server with fewer threads",
             ));
@@ -561,7 +562,7 @@ impl Watcher {
         if self.overflows > 0 {
             doubts.push(DoubtKind::SourcesDisagree.note(
                 format!(
-                    "{} connections of the namespace found no place in TIME_WAIT: its number is that of scans",
+                    "{} connections of the namespace had no place in TIME_WAIT: its number comes from scans",
                     self.overflows
                 ),
                 "raise net.ipv4.tcp_max_tw_buckets",
@@ -582,7 +583,7 @@ impl Watcher {
         if group_ns > 100_000_000 && missing > 0.01 {
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 format!("CPU time charged to requests exceeds the scheduler's account by {}", percent(missing)),
-                "part of the server runs outside the watched process group: name its port's owner",
+                "part of the server runs outside the watched process group: name the process that owns its port",
             ));
         }
         let multipath = self.last.count(Counter::Multipath).unwrap_or(0);

@@ -125,7 +125,7 @@ fn not_watched(window: &ObservedWindow, doubts: &mut Vec<Doubt>) {
     {
         doubts.push(DoubtKind::NotWatched.note(
             format!("connection states and accept queue were not watched: {}", window.why_no_sockets()),
-            "run it as root, or load the kernel's module tcp_diag",
+            "run straingauge as root, or load the kernel's module tcp_diag",
         ));
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_does_not_add_up_raises_a_doubt() {
+    fn only_accounts_that_disagree_raise_a_doubt() {
         let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
         let interrupted = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
         let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };

@@ -88,7 +88,7 @@ fn a_client_that_happens_to_have_the_servers_port_number_is_not_counted() {
 }
 
 #[test]
-fn the_window_shows_the_states_and_the_servers_fd_holder() {
+fn the_window_shows_the_states_and_the_facts_show_the_process() {
     let listener = TcpListener::bind("127.83.1.2:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (_clients, _servers) = open(&listener, 11);
@@ -221,7 +221,7 @@ fn a_service_manager_that_keeps_the_servers_socket_is_not_the_server() {
 fn a_missing_namespace_is_an_error() {
     let error = server_on_port(80, Some(u32::MAX >> 8)).unwrap_err();
     assert!(matches!(error, ObserveError::Namespace { .. }), "{error}");
-    assert!(error.to_string().contains("run it as root"), "{error}");
+    assert!(error.to_string().contains("run straingauge as root"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The watch of a load's points: what is charged to a load, to the exact request at its two ends.
+//! The watch of a load's points: the work that is charged to a load, to the exact request at its two ends.
 
 use crate::client::keep_alive;
 use crate::rig::{Server, counting};

@@ -131,7 +131,7 @@ fn over_tls_wire_bytes_are_exact_and_handshakes_count_as_requests() {
         let mut count = Count::default();
         open.iter().for_each(|connection| count.add(connection.sock.count));
         let reading = watcher.read();
-        let traffic = reading.traffic.expect("reads are looked into");
+        let traffic = reading.traffic.expect("reads are examined");
         assert_eq!(traffic.tls, traffic.looked_into, "{traffic:?}");
         assert!(watcher.doubts().iter().any(|doubt| doubt.what.contains("TLS")), "{:?}", watcher.doubts());
         let seen = counted(&reading);

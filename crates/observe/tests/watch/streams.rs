@@ -42,7 +42,7 @@ fn a_few_reads_are_inspected_at_each_reading() {
             watcher.read();
         }
         settle(&mut watcher);
-        let traffic = watcher.read().traffic.expect("reads are looked into");
+        let traffic = watcher.read().traffic.expect("reads are examined");
         assert!((64..=96).contains(&traffic.looked_into), "32 for each reading: {traffic:?}");
         let seen = if is_hidden { traffic.hidden } else { traffic.http1 };
         assert_eq!(seen, traffic.looked_into, "{name}: {traffic:?}");
@@ -63,7 +63,7 @@ fn a_chunk_of_pipelined_requests_counts_as_one_with_exact_bytes() {
     }
     settle(&mut watcher);
     let reading = watcher.read();
-    let traffic = reading.traffic.expect("reads are looked into");
+    let traffic = reading.traffic.expect("reads are examined");
     assert!(traffic.pipelined > 0 && traffic.pipelined + traffic.http1 == traffic.looked_into, "{traffic:?}");
     // Four per read, unless a read contains fewer or more of them.
     assert!(traffic.requests_per_read().is_some_and(|each| (3.0..5.0).contains(&each)), "{traffic:?}");
@@ -105,7 +105,7 @@ fn an_upload_read_before_its_answer_counts_as_one_request() {
     settle(&mut watcher);
     let reading = watcher.read();
     assert_eq!(counted(&reading), connection.count);
-    let traffic = reading.traffic.expect("reads are looked into");
+    let traffic = reading.traffic.expect("reads are examined");
     assert_eq!((traffic.uploads, traffic.http1), (20, 20), "each head was seen: {traffic:?}");
     assert!(watcher.doubts().is_empty(), "{:?}", watcher.doubts());
     assert!(reading.all().receives > 40, "many reads each: {}", reading.all().receives);
@@ -200,7 +200,7 @@ fn http2_streams_count_as_turns_with_exact_bytes() {
     }
     settle(&mut watcher);
     let reading = watcher.read();
-    let traffic = reading.traffic.expect("reads are looked into");
+    let traffic = reading.traffic.expect("reads are examined");
     assert_eq!(traffic.http2, traffic.looked_into, "its beginning and its frames are known: {traffic:?}");
     says(&watcher, "HTTP/2");
     let all = reading.all();

@@ -77,7 +77,7 @@ pub struct Machine {
     pub command: PlainText,
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Functions hooked at begin and end.
+    /// Functions hooked at their start and end.
     pub hooked: Vec<String>,
     /// Functions of the table without hooks, with the reason.
     pub unhooked: Vec<Unhooked>,
@@ -139,7 +139,7 @@ pub struct Perturbation {
 /// Events without a counterpart.
 #[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct Unpaired {
-    /// Ends of functions whose begin was not seen.
+    /// Function ends without an observed start.
     pub not_entered: u64,
     /// Begins whose end was not seen.
     pub not_left: u64,

@@ -36,7 +36,7 @@ pub struct Stacks {
 /// A process of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SampledProcess {
-    /// Number of the process.
+    /// Id of the process.
     pub pid: u32,
     /// The name of its program.
     pub name: PlainText,

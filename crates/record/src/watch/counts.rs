@@ -20,7 +20,7 @@ impl Counts {
         Counts(Counter::ALL.map(number))
     }
 
-    /// The number of one.
+    /// Value of a counter.
     pub fn get(&self, counter: Counter) -> Option<u64> {
         self.0[counter as usize]
     }
@@ -54,7 +54,7 @@ impl schemars::JsonSchema for Counts {
         };
         let members: serde_json::Map<_, _> = Counter::ALL.map(member).into_iter().collect();
         schemars::json_schema!({
-            "description": "Counters; `null`, or not there: not measured.", "type": "object", "properties": members
+            "description": "Counters; `null` or absent: not measured.", "type": "object", "properties": members
         })
     }
 }

@@ -11,7 +11,7 @@ pub struct LimitTotals {
     /// Idle time of the CPUs of `cpus` since boot, summed, nanoseconds. It jumps when `cpus` changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
-    /// Smallest limit of CPU time among the server's control groups; absent without a limit.
+    /// Smallest CPU time limit among the server's control groups; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<CpuQuota>,
     /// CPU time of the busiest thread of each interval between two readings, summed over the intervals.
@@ -29,11 +29,11 @@ pub struct LimitTotals {
     pub reading_threads: Option<u64>,
 }
 
-/// The server's limit of CPU time.
+/// The server's CPU time limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
-    /// Limit of CPU time, in CPUs.
+    /// CPU time limit, in CPUs.
     pub cpus: f64,
     /// CPU time of the control group, nanoseconds; absent if another group accounts for it (version 1).
     #[serde(skip_serializing_if = "Option::is_none")]

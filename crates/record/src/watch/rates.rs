@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct ClassRates {
     /// Requests answered per second.
     pub requests_per_sec: f64,
-    /// Bytes of request read per second.
+    /// Request bytes read per second.
     pub bytes_in_per_sec: f64,
-    /// Bytes of response written per second.
+    /// Response bytes written per second.
     pub bytes_out_per_sec: f64,
     /// CPU microseconds per request.
     pub cpu_us_per_request: Option<f64>,

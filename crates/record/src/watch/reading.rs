@@ -30,7 +30,7 @@ pub struct ClassTotals {
     pub bytes_out: u64,
     /// Reads from the socket (counted).
     pub receives: u64,
-    /// CPU time of the server's threads from a request's first read until they turned to another one (timed).
+    /// CPU time of the server's threads from a request's first read until they served another one (timed).
     pub cpu_ns: i64,
     /// Time from the first read until the response's last segment was sent, summed (timed).
     pub elapsed_ns: u64,
@@ -451,7 +451,7 @@ impl Reading {
         if counter.is_loss() { self.losses.get(counter) } else { self.connections.counted.get(counter) }
     }
 
-    /// CPU time of the server by the scheduler.
+    /// CPU time of the server as accounted by the scheduler.
     pub fn group_ns(&self) -> Option<u64> {
         self.cpu.map(|cpu| cpu.group_ns)
     }

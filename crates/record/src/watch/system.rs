@@ -125,7 +125,7 @@ pub struct ControlGroupTotals {
     pub user_us: Option<u64>,
     /// CPU time of the control group in system mode, microseconds.
     pub system_us: Option<u64>,
-    /// Periods in which the group was stopped because it had used its limit of CPU time.
+    /// Periods in which the group was stopped because it had used its CPU time limit.
     pub throttled: Option<u64>,
     /// Current memory, page cache included, bytes.
     pub memory_bytes: Option<u64>,

@@ -23,8 +23,8 @@ const LOG_LINES: usize = 3;
 /// Kernel functions that do nothing, made for testing programs (net/bpf/test_run.c).
 const EMPTY_FUNCTIONS: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf_fentry_test3", "bpf_fentry_test4"];
 
-/// Programs for tracepoints of every kernel, in order of attachment: ends before begins, so that every begin has an
-/// end.
+/// Programs for tracepoints of every kernel, in order of attachment: exits before entries, so that every entry has an
+/// exit.
 const TRACEPOINTS: [&str; 13] = [
     "process_forked",
     "process_executed",
@@ -310,7 +310,7 @@ fn refusal(why: Refusal) -> ProfileError {
     let tail = if is_forbidden { String::new() } else { why.last_words(LOG_LINES) };
     let (open, close) = if tail.is_empty() { ("", "") } else { (" (", ")") };
     ProfileError::ExactNotPossible(format!(
-        "the kernel refuses programs at the begin and end of its functions (fentry, fexit): {why}{open}{tail}{close}"
+        "the kernel refuses programs at the entry and exit of its functions (fentry, fexit): {why}{open}{tail}{close}"
     ))
 }
 

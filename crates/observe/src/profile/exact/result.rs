@@ -145,8 +145,8 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
             let what = format!("the sum over the layers differs from {of} by {:+.1} %", difference * 100.0);
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 what,
-                "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a \
-                 server wakes a process that preempts it, the scheduler charges the woken process",
+                "use longer bursts (--burst), and keep the clients off the server's CPUs: if a server wakes a process \
+                 that preempts it, the scheduler charges the woken process from the wake-up on",
             ));
         }
     }
@@ -155,7 +155,7 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
         doubts.push(DoubtKind::NotWatched.warning(what, "take the layers from --accounting sampled on this kernel"));
     }
     if profile.packets.total() == 0 {
-        let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.machine.port);
+        let what = format!("no packet of port {} was seen, so there are no costs per packet", profile.machine.port);
         doubts.push(DoubtKind::NotWatched.warning(what, "put load on the server while it is profiled"));
     }
     for row in profile.layers.iter().filter(|row| row.layer != Some(Layer::User)) {
@@ -163,7 +163,7 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
         if row.cpu_ns / profile.cpu_ns > 0.01 && removed > DOUBTFUL_CORRECTION * row.measured_ns as f64 {
             let name = row.layer.map_or("unattributed", Layer::word);
             let what = format!(
-                "{:.0} % of the time measured in {name} was the hooks' own and was taken out",
+                "{:.0} % of the time measured in {name} was spent in the hooks and is subtracted",
                 removed / row.measured_ns as f64 * 100.0
             );
             doubts.push(DoubtKind::NotWatched.note(what, "compare it with --accounting sampled"));
@@ -172,7 +172,7 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
     let unpaired = &profile.unpaired;
     let lost = unpaired.not_entered + unpaired.not_left + unpaired.too_deep + unpaired.lost_threads;
     if lost as f64 > 0.001 * profile.perturbation.hooks as f64 {
-        let what = format!("{lost} of {} hooks found no partner", profile.perturbation.hooks);
+        let what = format!("{lost} of {} hooks had no counterpart", profile.perturbation.hooks);
         doubts.push(DoubtKind::LostEvents.warning(what, "compare it with --accounting sampled"));
     }
     doubts

@@ -14,7 +14,7 @@ pub(super) fn of_all(figures: &mut Figures, readings: &PointReadings, classes: &
     let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
     if timed == 0 {
         let why = match readings.mode {
-            Some(Mode::Counts) => "phases were not asked for (mode counts)",
+            Some(Mode::Counts) => "phases were not requested (mode counts)",
             _ => "the budget of the watch left no time for windows, or the point was too short for one",
         };
         PHASES.iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]).for_each(|name| figures.not_measured(name, why));
