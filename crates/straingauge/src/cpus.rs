@@ -2,7 +2,7 @@
 
 /// Parses a list such as `0`, `0,2`, `1-3,6`.
 pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
-    let wrong = || format!("'{text}' is not a list of CPUs: write it as 0, 0,2 or 1-3");
+    let wrong = || format!("'{text}' is not a list of CPUs: write e.g. 0, 0,2 or 1-3");
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -84,7 +84,7 @@ defaults! {
     OPEN_LOOP_CONNECTIONS: u64 = 256;
     /// Window of `load`.
     DURATION: Duration = seconds(10);
-    /// Load before the window of `load`.
+    /// Warm-up of `load`.
     WARMUP: Duration = seconds(1);
     /// Duration of a point of `find`.
     POINT_DURATION: Duration = seconds(1);
@@ -104,7 +104,7 @@ defaults! {
     TRACE_FORMAT: &str = "auto";
     /// A longer gap in the log ends a connection.
     SESSION_GAP: Duration = seconds(15);
-    /// Share of the bandwidth asked for that a connection must get, as in SPECweb99: 320 of 400 kbit/s.
+    /// Share of the requested bandwidth that a connection must get, as in SPECweb99: 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
     IN_FLIGHT: u64 = 1;
@@ -128,7 +128,7 @@ defaults! {
     UNTIL_SURE_BUDGET: Duration = seconds(1800);
     /// Duration of `find --beside`: five rounds of loads from 1 to 4,096 connections, without and with the command.
     BESIDE_BUDGET: Duration = seconds(240);
-    /// Time that the command of `find --beside` gets to start or end.
+    /// Time for the command of `find --beside` to start or end.
     SETTLE: Duration = seconds(2);
     REPEATS: u64 = 5;
     /// Minimum rounds of a comparison; a budget of two minutes or more allows twice as many.

@@ -5,7 +5,7 @@ use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Maximum characters of an error sentence, because names and paths come from outside.
+/// Maximum characters of an error sentence, which may contain names and paths from outside.
 const MOST_CHARS: usize = 4000;
 
 pub const DONE: u8 = 0;
@@ -46,19 +46,19 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Options of wrk, wrk2, ab, hey, oha and k6, and their equivalents here.
 const HABITS: [(&[&str], &str); 14] = [
-    (&["-n", "--requests", "--iterations"], "a load has a length instead: -d 10s"),
+    (&["-n", "--requests", "--iterations"], "a load is limited by time: -d 10s"),
     (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
-    (&["-z", "-D", "--duration-seconds"], "the length is -d 10s"),
-    (&["-k", "--keepalive", "--keep-alive"], "connections are kept open; --requests-per-connection 1 closes them"),
+    (&["-z", "-D", "--duration-seconds"], "the duration is -d 10s"),
+    (&["-k", "--keepalive", "--keep-alive"], "connections stay open; --requests-per-connection 1 closes them"),
     (&["--disable-keepalive"], "--requests-per-connection 1"),
     (&["-L", "--latency", "-U"], "percentiles are always printed"),
-    (&["-s", "--script"], "there are no scripts; --urls, --mix and --trace say what to send"),
+    (&["-s", "--script"], "there are no scripts; --urls, --mix and --trace choose the requests"),
     (&["-u", "--vus", "--users", "--clients"], "connections are -c"),
-    (&["--cores", "--workers"], "threads are -t, and --cpus pins them"),
-    (&["--stages", "--ramp-up"], "a load has one rate; find goes through them, --rate-series follows a series"),
-    (&["-o", "--output", "--format"], "figures as JSON are --json, and --out DIR keeps the run"),
+    (&["--cores", "--workers"], "threads are -t; --cpus pins them"),
+    (&["--stages", "--ramp-up"], "a load has one rate; find tries several, and --rate-series follows a series"),
+    (&["-o", "--output", "--format"], "--json prints the figures as JSON, and --out DIR keeps the run"),
     (&["-m"], "the method is -X"),
-    (&["--data", "-p", "-T"], "the body is --body TEXT or --body @FILE, its type -H 'Content-Type: ...'"),
+    (&["--data", "-p", "-T"], "the body is --body TEXT or --body @FILE; -H 'Content-Type: ...' sets its type"),
     (&["--h2"], "HTTP/2 is --http2"),
 ];
 
@@ -105,8 +105,8 @@ fn habit(error: &clap::Error) -> Option<String> {
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
-            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of \
-             the file of --scenario"
+            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... in section [{section}] of a \
+             --scenario file"
         ));
     }
     let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;
@@ -126,7 +126,7 @@ fn misplaced(error: &clap::Error) -> Option<String> {
     }
     words.insert(at, "--".into());
     let line = record::shell::joined(words.iter().map(String::as_str));
-    Some(format!("'{typed}' is one word too many; a command stands after --: straingauge {line}"))
+    Some(format!("unexpected '{typed}'; put -- before a command: straingauge {line}"))
 }
 
 fn unknown_command(error: &clap::Error) -> Option<String> {
@@ -135,7 +135,7 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     // The word must be the first, not a subcommand of fleet.
     std::env::args_os().nth(1).filter(|first| first == typed.as_str())?;
     let prefix = crate::tools::PREFIX;
-    let sentence = format!("there is no command '{typed}', and no {prefix}{typed} beside this program or in PATH");
+    let sentence = format!("there is no command '{typed}', and no {prefix}{typed} next to this program or in PATH");
     Some(match error.get(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(like)) if !like.is_empty() => {
             format!("{sentence}; most similar: '{}'", like.join("', '"))
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_closed_standard_output_is_no_error() {
+    fn only_a_closed_standard_output_counts_as_success() {
         let code = |error: anyhow::Error| format!("{:?}", report(&error));
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hinted_option_of_another_tool_is_an_option_here() {
+    fn hinted_options_of_other_tools_do_not_exist_here() {
         use clap::CommandFactory;
         let cli = crate::cli::Cli::command();
         for command in ["load", "find"] {

@@ -27,19 +27,16 @@ pub fn connect(
 ) -> Result<Option<Fleet>> {
     refuse_if(
         clients.ray.is_some() && !clients.client.is_empty(),
-        "straingauge fleet starts its own clients: leave --client out, or leave fleet out",
+        "straingauge fleet starts its own clients: leave out --client or fleet",
     )?;
     if !is_asked_for(clients) {
-        refuse_if(
-            clients.on_worker_loss.is_some(),
-            "on-worker-loss of [fleet] applies to clients: add --client COMMAND",
-        )?;
+        refuse_if(clients.on_worker_loss.is_some(), "on-worker-loss of [fleet] needs clients: add --client COMMAND")?;
         if !starts_server {
             permit(clients, host, plan, 1, stop)?;
         }
         return Ok(None);
     }
-    refuse_if(load.cpus.is_some(), "--cpus applies to this machine: it does not work with clients on others")?;
+    refuse_if(load.cpus.is_some(), "--cpus applies to this machine and does not work with --client")?;
     // The number of nodes in a cluster is known only later; assume several.
     let wanted = most_clients(clients).unwrap_or(2);
     let least = match &clients.ray {
@@ -55,8 +52,8 @@ pub fn connect(
         None if starts_server => {}
         Some(other) if starts_server => {
             return Err(wrong_usage(format!(
-                "-- SERVER starts a server on this machine, but {} is not an address of this machine: write the URL \
-                 with one that the clients reach",
+                "-- SERVER starts a server on this machine, but {} is not an address of this machine: use one that the \
+                 clients reach",
                 other.ip()
             )));
         }
@@ -88,7 +85,7 @@ fn most_clients(clients: &FleetOptions) -> Option<u64> {
 pub fn can_hold(clients: &FleetOptions, connections: u64) -> Result<()> {
     match most_clients(clients) {
         Some(count) if connections > count.saturating_mul(MOST_CONNECTIONS) => Err(wrong_usage(format!(
-            "{connections} connections are more than {count} clients hold, each at most {MOST_CONNECTIONS}: use more \
+            "{connections} connections are too many for {count} clients with at most {MOST_CONNECTIONS} each: use more \
              clients"
         ))),
         _ => Ok(()),
@@ -114,7 +111,7 @@ fn permit(clients: &FleetOptions, host: &str, plan: &LoadPlan, machines: u64, st
     let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
     match remote::permit(&clients.allow_target, host, &addresses, machines) {
         Err(why) if machines < 2 && ask::is_possible() => {
-            let question = format!("{host} is on a public network. Is it yours to load?");
+            let question = format!("{host} is on a public network. May you load it?");
             if ask::yes(&question, stop)? { Ok(()) } else { Err(as_usage(why)) }
         }
         answer => answer.map_err(as_usage),

@@ -11,7 +11,7 @@ pub fn read_file(path: &Path, limit: u64, option: &str) -> Result<Vec<u8>> {
     let bytes = read().with_context(|| format!("{option}: cannot read {}", path.display()))?;
     if bytes.len() as u64 > limit {
         let path = path.display();
-        return Err(wrong_usage(format!("{option}: {path} has more than {limit} bytes: is it the right file?")));
+        return Err(wrong_usage(format!("{option}: {path} has more than {limit} bytes: is this the right file?")));
     }
     Ok(bytes)
 }

@@ -7,7 +7,7 @@ use record::leftovers::{FoundLeftovers, Leftover, LeftoverKind, SearchScope};
 use record::owner::Owner;
 use std::path::PathBuf;
 
-/// Number of searches: ending one process may leave others without an owner.
+/// Maximum rounds, because ending one process may orphan others.
 const ROUNDS: usize = 5;
 
 /// Every kind, in the order of removal. Guardians and servers come first, because they may still create the others.

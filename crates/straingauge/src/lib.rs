@@ -1,7 +1,7 @@
 //! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
 //! prints.
 
-/// Replaces the macro of the standard library, which panics if nobody reads standard error (`2>&1 | head`).
+/// Replaces the macro of the standard library, which panics if standard error was closed (`2>&1 | head`).
 macro_rules! eprintln {
     ($($words:tt)*) => {{
         use std::io::Write as _;

@@ -96,7 +96,7 @@ impl Runner {
             }
             let count = place.value as u64;
             fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
-                progress.show(&format!("cold connections: {established}, on the way to {count}"));
+                progress.show(&format!("cold connections: {established} of {count}"));
             })?;
             return Ok(());
         }
@@ -161,20 +161,20 @@ impl Runner {
             }
         }
         if point.value(names::LIVE_STEPPED_BACK).is_some() {
-            // A guard may step back before the window begins, in which the server is watched.
+            // A guard may step back before the watched window begins.
             point.doubts.retain(|doubt| doubt.kind != DoubtKind::NotWatched);
         }
         if sweep == Sweep::Yardstick {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         }
         if self.is_apart && !self.has_clients() && is_without_others(point) {
-            // The client waited for a CPU, but no other program took it.
+            // With an idle CPU, the client did not wait for other programs.
             point.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
         }
         if result.interrupted {
             point.doubts.push(DoubtKind::Interrupted.warning(
                 format!("the point was interrupted after {}", format_nanos(result.window_ns as f64)),
-                "run it again to its end",
+                "repeat it to its end",
             ));
         }
         if let Some(metrics) = &metrics {
@@ -190,7 +190,7 @@ fn progress_line(label: &str, now: &load::LoadProgress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);
     let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
-    // The line is cut at the terminal's width, so this comes last.
+    // The terminal may cut this line off, so the least important part comes last.
     if let Some([(number, least), (_, most)]) = now.apart.filter(|_| !now.in_warmup) {
         let apart = format!("{} (client {number}) to {}", format_si(least), format_si(most));
         return format!("{label}: {elapsed}, {rate} requests/s: {apart}{failed}");
@@ -199,7 +199,7 @@ fn progress_line(label: &str, now: &load::LoadProgress) -> String {
     format!("{label}: {phase} {elapsed}, {} connected, {rate} requests/s{failed}", now.connected)
 }
 
-/// The plan's pace, or the measured rate of a log that is replayed once.
+/// The plan's pace, or for a log replayed once its measured rate.
 fn pace_of(plan: &LoadPlan, result: &LoadResult) -> Pace {
     let is_single_replay = plan.workload.trace.as_ref().is_some_and(|trace| !trace.is_repeated);
     match plan.pace {

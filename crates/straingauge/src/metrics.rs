@@ -33,7 +33,7 @@ impl Outlets {
                 MetricsPlace::Served(address) => outlets.exporter.replace(Exporter::bind(*address)?).is_some(),
                 MetricsPlace::Sent(collector) => outlets.otlp.replace(Otlp::new(collector)?).is_some(),
             };
-            refuse_if(is_second, "--metrics takes one address and one collector: leave the others out")?;
+            refuse_if(is_second, "--metrics takes at most one address and one collector")?;
         }
         Ok(outlets)
     }

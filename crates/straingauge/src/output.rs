@@ -39,7 +39,7 @@ impl<'a> OutputFiles<'a> {
             }
             refuse_if(
                 is_json && is_standard_output(file),
-                format!("{option} and --json both print on standard output: name a file"),
+                format!("{option} and --json both write to standard output: name a file for one"),
             )?;
             check(file)?;
         }
@@ -58,7 +58,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 
 /// Checks early whether [`write()`] could succeed.
 fn check(path: &Path) -> Result<()> {
-    refuse_if(path.is_dir(), format!("{} is a folder: name a file in it", path.display()))?;
+    refuse_if(path.is_dir(), format!("{} is a folder: name a file", path.display()))?;
     if !is_replaced(path) || is_standard_output(path) {
         return Ok(());
     }

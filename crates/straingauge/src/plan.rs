@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Scenario files, bodies and URL lists are small; a larger file was named by mistake.
+/// Limit for scenario files, bodies and URL lists, which are small.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 const MAX_BODY_BYTES: u64 = 256 << 20;
 const MOST_REPEATS: u32 = 1000;
@@ -36,7 +36,7 @@ const LEAST_SURE: f64 = 0.5;
 pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
     let Some(path) = path else { return Ok(Options::default()) };
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES, "--scenario")?)
-        .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
+        .map_err(|_| wrong_usage(format!("{} is not text: give a TOML file", path.display())))?;
     toml::from_str(&text).map_err(|error| {
         let before = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         let line = error.span().map_or(1, |span| before(span.start) + 1);
@@ -52,10 +52,10 @@ fn set(scenario: Options, keys: &[String]) -> Result<Options> {
         let (place, value) = typed.split_once('=').ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
         let (section, key) = split(place.trim()).ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
         if ["predict", "simulate"].contains(&section.as_str()) {
-            return Err(wrong("this section is only for files"));
+            return Err(wrong("this section works only in files"));
         }
         let read = |value: &str| toml::from_str::<Options>(&format!("[{section}]\n{key} = {value}\n"));
-        // A TOML value, or else text, which needs no quotes here.
+        // A TOML value; anything else is text, which needs no quotes here.
         let set = read(value).or_else(|_| read(&toml::Value::from(value).to_string()));
         Ok(set.map_err(|error| wrong(error.message()))?.over(scenario))
     })
@@ -81,8 +81,8 @@ impl RunOptions {
         let Some(elsewhere) = &fleet.server_with else { return Ok(fleet.watch_with.clone()) };
         refuse_if(
             self.options.server.command.is_empty() || fleet.watch_with.is_some(),
-            "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave \
-                 --watch-with out",
+            "--server-with starts and watches a server on another machine: add -- SERVER ..., and leave out \
+                 --watch-with",
         )?;
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
         let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
@@ -117,10 +117,7 @@ impl LoadKind {
 /// The questions for `predict` in a scenario file; at least one.
 pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
     let kept = read_scenario(Some(path))?.predict.0;
-    refuse_if(
-        kept.is_empty(),
-        format!("{} has no section [predict]: write one, as in: [predict] rate = '2x'", path.display()),
-    )?;
+    refuse_if(kept.is_empty(), format!("{} has no section [predict]; example: [predict] rate = '2x'", path.display()))?;
     Ok(kept)
 }
 
@@ -128,7 +125,7 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
 pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     let file = set(read_scenario(args.scenario.as_deref())?, &args.set)?;
     let options = args.options.over(file);
-    let url = options.url.as_deref().ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
+    let url = options.url.as_deref().ok_or_else(|| wrong_usage(format!("the URL is missing; example: {example}")))?;
     Ok(RunOptions { target: Target::parse(url)?, options, output: args.output })
 }
 
@@ -172,7 +169,7 @@ pub fn load_plan(
     let asked = match options.rate {
         None => Pace::Closed,
         Some(rate) if rate.0 > 0.0 => Pace::Open { rate_per_sec: rate.0, arrival: arrival(options) },
-        Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
+        Some(_) => return Err(wrong_usage("--rate 0 would send nothing: give at least 0.001 requests per second")),
     };
     let pace = pace.unwrap_or(asked);
     // In a sweep, the option applies to the later open loop.
@@ -311,7 +308,7 @@ fn header(field: &str) -> Result<(String, String)> {
     let owned = ["connection", "content-length", "transfer-encoding"];
     refuse_if(
         owned.contains(&name.to_ascii_lowercase().as_str()),
-        format!("--header '{shown}': the engine sets {name} itself (see --requests-per-connection, --body)"),
+        format!("--header '{shown}': straingauge sets {name} itself (see --requests-per-connection, --body)"),
     )?;
     Ok((name.to_string(), value.to_string()))
 }
@@ -321,10 +318,7 @@ pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
 }
 
 fn less_than_all(option: &str, share: f64) -> Result<f64> {
-    refuse_if(
-        share >= 1.0,
-        format!("{option} 100% is the whole, which nothing can exceed: write 5% or 0.05 for a twentieth"),
-    )?;
+    refuse_if(share >= 1.0, format!("{option} 100% can never be exceeded: give a smaller share, e.g. 5% or 0.05"))?;
     Ok(share)
 }
 
@@ -333,14 +327,14 @@ pub fn shift_plan(options: &FindOptions, drive: &RunOptions) -> Result<Option<Sh
     let (command, shares) = match (&options.shift, &options.shares) {
         (None, None) => return Ok(None),
         (Some(command), Some(shares)) => (command.clone(), shares),
-        _ => return Err(wrong_usage("--shift and --shares belong together: give both")),
+        _ => return Err(wrong_usage("--shift and --shares need each other: give both")),
     };
     if !command.contains("{share}") {
         return Err(wrong_usage("the command of --shift must contain {share}, which is replaced by the share to set"));
     }
     let wrong = || {
         wrong_usage(format!(
-            "--shares '{}': give the usual share and the largest permitted one, as 25..80",
+            "--shares '{}': give the usual share and the largest permitted one, e.g. 25..80",
             PlainText::new(shares, 60)
         ))
     };
@@ -369,8 +363,8 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     let axis = axis::axis_plan(options, load)?;
     refuse_if(
         axis.is_none() && (load.rate.is_some() || load.connections.is_some()),
-        "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or \
-             use load",
+        "find chooses connections and rate itself: limit them with --max-connections and --open-connections, or use \
+             load",
     )?;
     let defaults = Criteria::default();
     let criteria = Criteria {
@@ -386,7 +380,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         bracket_ratio: options.bracket.map_or(defaults.bracket_ratio, |share| share.0),
         ..defaults
     };
-    refuse_if(criteria.bracket_ratio < 0.001, "bracket of [find] must be at least 0.1%: finer than that is noise")?;
+    refuse_if(criteria.bracket_ratio < 0.001, "bracket of [find] must be at least 0.1%; less is noise")?;
     let connections_min = positive("min-connections of [find]:", options.min_connections, defaults::MIN_CONNECTIONS)?;
     let connections_max = positive("--max-connections", options.max_connections, defaults::MAX_CONNECTIONS)?;
     refuse_if(
@@ -400,8 +394,8 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         refuse_if(
             !(SUREST..=LEAST_SURE).contains(&width),
             format!(
-                "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is \
-                 never narrower, and coarser needs no repeats)",
+                "--until-sure {} is out of range: give 5% to 50% of the yield point (its interval is never narrower, \
+                 and a wider one needs no repeats)",
                 record::units::exact_percent(width)
             ),
         )?;
@@ -409,17 +403,14 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         // The interval is at least as wide as the final bracket of the search.
         criteria.bracket_ratio = criteria.bracket_ratio.min(width / 2.0);
     }
-    refuse_if(
-        options.unload && axis.is_some(),
-        "--unload walks down the connections of the closed loop: leave --axis out",
-    )?;
+    refuse_if(options.unload && axis.is_some(), "--unload applies to the closed loop: leave out --axis")?;
     let default_budget = match (until_sure_ratio, &options.beside) {
         (Some(_), _) => defaults::UNTIL_SURE_BUDGET,
         (None, Some(_)) => defaults::BESIDE_BUDGET,
         (None, None) => defaults::BUDGET,
     };
     let budget_ns = Time::nanos_or(options.budget, default_budget);
-    refuse_if(budget_ns < 5_000_000_000, "--budget must be at least 5s: less finds nothing")?;
+    refuse_if(budget_ns < 5_000_000_000, "--budget must be at least 5s")?;
     Ok(SweepPlan {
         connections_min,
         connections_max,
@@ -503,7 +494,7 @@ mod tests {
             ("find.settle", "SECTION.KEY"),
             ("find.setle=5s", "setle"),
             ("find.settle=soon", "soon"),
-            ("predict.rate=2x", "only for files"),
+            ("predict.rate=2x", "works only in files"),
         ] {
             let why = set(Options::default(), &[wrong.to_string()]).unwrap_err().to_string();
             assert!(why.contains(word) && !why.contains('\n'), "{why}");
@@ -511,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_precision_without_an_end_is_refused_unless_a_time_limit_is_given() {
+    fn until_sure_without_an_end_is_refused() {
         let plan = |find: FindOptions| sweep_plan(&find, &LoadOptions::default());
         let sure = |share| FindOptions { until_sure: Some(Share(share)), ..Default::default() };
         let made = plan(sure(0.05)).unwrap();

@@ -12,7 +12,7 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Explains why a program cannot be started. `what`: `the server 'nginx'`.
 pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
     match error.kind() {
-        ErrorKind::NotFound => anyhow!("{what} was not found: is it installed, and spelt right?"),
+        ErrorKind::NotFound => anyhow!("{what} was not found: is it installed and spelled correctly?"),
         ErrorKind::PermissionDenied => anyhow!("{what} may not be executed: check its permissions"),
         _ => anyhow!("{what} cannot be started: {error}"),
     }

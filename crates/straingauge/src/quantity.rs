@@ -87,7 +87,7 @@ impl FromStr for Speed {
         match text.trim_end_matches('x').parse::<f64>() {
             Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(Speed::Times(speed)),
             _ => Err(format!(
-                "'{}' is not a speed: write a positive number such as 1, 10 or 0.5, or max",
+                "'{}' is not a speed: give a positive number, e.g. 10 or 0.5, or max",
                 text.escape_debug().take(40).collect::<String>()
             )),
         }
@@ -161,9 +161,9 @@ impl FromStr for Share {
         match digits.parse::<f64>().map(|number| number * scale) {
             Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
             Ok(share) if share > 1.0 && share.is_finite() => {
-                Err(format!("'{text}' is {:.0}%, more than the whole: write it as 5% or 0.05", share * 100.0))
+                Err(format!("'{text}' is {:.0}%, more than 100%: write e.g. 5% or 0.05", share * 100.0))
             }
-            _ => Err(format!("'{text}' is not a share: write it as 5% or 0.05")),
+            _ => Err(format!("'{text}' is not a share: write e.g. 5% or 0.05")),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
             [("5", "500%"), ("95", "9500%"), ("101%", "101%"), ("-5%", "not a share"), ("nan", "not a")]
         {
             let why = typed.parse::<Share>().unwrap_err();
-            assert!(why.contains(word) && why.contains("write it as 5%"), "{why}");
+            assert!(why.contains(word) && why.contains("5% or 0.05"), "{why}");
         }
         for key in ["saturation", "elastic-gain", "efficiency-loss", "bracket", "goodput-limit", "error-limit"] {
             let read = toml::from_str::<crate::cli::FindOptions>(&format!("{key} = 5"));

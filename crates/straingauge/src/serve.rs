@@ -34,7 +34,7 @@ pub struct HttpRequest<'a> {
 
 pub enum Response {
     Whole(Vec<u8>),
-    /// The begin of a stream; [`Site::news`] supplies the rest.
+    /// The beginning of a stream; [`Site::news`] supplies the rest.
     Stream(Vec<u8>),
 }
 
@@ -125,7 +125,7 @@ enum ClientState {
     Following(u64),
 }
 
-/// A connection: the request read so far, then what is left to write.
+/// A connection: the request read so far, then the rest of the response.
 struct ClientConnection {
     stream: TcpStream,
     state: ClientState,
@@ -169,7 +169,7 @@ impl ClientConnection {
             (self.state, self.out, self.written, self.since) =
                 (ClientState::Following(number), news, 0, Instant::now());
         }
-        // Followers send nothing, so this detects their end.
+        // Followers send nothing, so a read detects their end.
         self.stream.read(&mut chunk).map(|_| false)
     }
 
@@ -205,7 +205,7 @@ impl Serving {
                     Ok(is_open) => is_open,
                     Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
                 };
-                // A follower without time left has received its comment.
+                // A follower whose time is over has received a comment instead.
                 is_open && !client.time_left().is_zero()
             });
             let followers =
@@ -260,7 +260,7 @@ impl Serving {
         let ends = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         let least = self.clients.iter().map(ClientConnection::time_left).chain(ends).min();
         let timeout = least.and_then(|time| Timespec::try_from(time).ok());
-        // The caller tries which ones are ready.
+        // The caller tries all connections, so ignore which are ready.
         let _ = poll(&mut fds, timeout.as_ref());
     }
 }

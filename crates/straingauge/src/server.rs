@@ -35,7 +35,7 @@ const STARTING: &str = "the server was starting";
 const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
 
 const SILENCE_HINT: &str =
-    "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
+    "does its configuration name this port, and does it stay in the foreground? (longer: --server-timeout)";
 
 /// Begin of the error if isolation is required and not possible.
 pub const ALWAYS: &str = "--isolate always is not possible";
@@ -90,8 +90,8 @@ impl RunningServer {
         } else {
             if let Some(ip) = plan.asked.filter(|ip| !record::machine::has_address(*ip)) {
                 return Err(wrong_usage(format!(
-                    "-- SERVER starts a server on this machine, but {ip} is not an address of this machine: write \
-                     the URL with one that it has, as 127.0.0.1"
+                    "-- SERVER starts a server on this machine, but {ip} is not an address of this machine: use one \
+                     that it has, e.g. 127.0.0.1"
                 )));
             }
             refuse_taken_port(plan.port)?;
@@ -311,17 +311,17 @@ impl RunningServer {
             };
         } else if plan.path.is_some() {
             bail!(
-                "the server '{}' listens on loopback only, and a wide-area path leads to its other addresses: let it \
-                 listen on all (0.0.0.0; it is alone in its namespace)",
+                "the server '{}' listens only on loopback, which a wide-area path does not reach: let it listen on all \
+                 addresses (0.0.0.0; its namespace is its own)",
                 plan.argv[0]
             );
         } else {
             pair.enter_server()?;
             self.path = "loopback in the server's namespace".into();
             self.doubts.push(DoubtKind::SharedCpus.note(
-                "the server listens on loopback only, so client and server share one network stack: the client pays \
+                "the server listens only on loopback, so client and server share one network stack: the client pays \
                  for part of the server's receive work",
-                "let it listen on all addresses (it is alone in its namespace): then they are joined by a veth pair",
+                "let it listen on all addresses (its namespace is its own), so that a veth pair connects them",
             ));
         }
         Ok(())
@@ -333,7 +333,7 @@ impl RunningServer {
         let deadline = Instant::now() + plan.timeout + attempt;
         loop {
             let attempted = connecting(self.address, attempt);
-            // Meanwhile, signals and the end of the server are noticed.
+            // Checks for signals and the end of the server meanwhile.
             let result = loop {
                 match attempted.recv_timeout(Duration::from_millis(20)) {
                     Ok(result) => break result,
@@ -371,8 +371,8 @@ impl RunningServer {
     /// Stops the server's process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // With namespaces, the pair ends all remaining processes. Otherwise, only a daemon that listens on the
-            // port is known, and ended if it is ours.
+            // With namespaces, the pair ends all remaining processes. Otherwise, end a daemon that listens on the port
+            // if it is ours.
             let daemon = match (self.life.ended(), &self.pair) {
                 (Some(_), None) => listener_pid(self.life.port, None).filter(|pid| is_descendant(*pid)),
                 _ => None,
@@ -444,8 +444,8 @@ fn refuse_taken_port(port: u16) -> Result<()> {
     bail!("port {port} is already in use by {command} (process {pid}): stop it, or let the server use another port")
 }
 
-/// Ends TIME_WAIT sockets of an earlier server on this port. They keep a server without SO_REUSEADDR from starting,
-/// and slow the next one down. Without the privilege they stay.
+/// Ends TIME_WAIT sockets of an earlier server on this port. They keep a server without SO_REUSEADDR from starting, and
+/// slow the next one down. Without the privilege, they remain.
 fn end_time_wait(port: u16) {
     if let Ok(mut sockets) = observe::TimeWaitSockets::open(None, port) {
         let _ = sockets.end_all();

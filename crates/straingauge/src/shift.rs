@@ -24,7 +24,7 @@ const TICK_NS: u64 = 250_000_000;
 /// The guards judge the last two seconds, once there is one.
 const RECENT_NS: u64 = 2_000_000_000;
 const LEAST_NS: u64 = 1_000_000_000;
-/// Rates at one share that differ by less are one load.
+/// Rates at one share that differ by less count as one load.
 const SAME_RATE: f64 = 0.05;
 /// A larger share must bring at least this part of the expected increase.
 const MOVED: f64 = 0.2;
@@ -96,7 +96,7 @@ impl Shift {
             self.traffic.wait_until((before_ns + TICK_NS).min(due_ns), stop.flag());
             let now = self.traffic.mark();
             if now.is_gone {
-                bail!("the server's processes are gone: it ended, moved or restarted");
+                bail!("the server's processes are gone: it ended or restarted");
             }
             if window.is_none() && now.at_ns() >= window_ns {
                 events.window_begins();
@@ -121,7 +121,6 @@ impl Shift {
             let is_failing = share > self.share.usual() && self.is_failing(&now, &begin, &of_recent);
             if is_failing {
                 stepped_back_s = Some(elapsed_ns as f64 / 1e9);
-                // Before all else.
                 self.share.restore()?;
             }
             recent.push_back(now.clone());
@@ -172,7 +171,7 @@ impl Shift {
         measured(Sweep::Rate, repeat, (seen.connections, pace), result, figures)
     }
 
-    /// Remembers a share, and checks that the command moves traffic at all.
+    /// Records a share, and checks that the command moves traffic.
     fn remember(&mut self, share: f64, point: &Point, stop: &Stop) -> Result<()> {
         let value = |name| point.value(name).unwrap_or(0.0);
         let now = RateAtShare { share, rate_per_sec: value(names::OFFERED), mean_us: value(names::RESPONSE_MEAN) };
@@ -216,7 +215,7 @@ impl Shift {
     }
 }
 
-/// The quantile that certainly shows whether more than one in a hundred requests is late; `None` with few requests.
+/// The quantile that shows, beyond chance, whether more than 1 % of the requests are late; `None` with few requests.
 fn late_quantile_ns(seen: &TrafficSpan) -> Option<u64> {
     const DEVIATIONS: f64 = 3.0;
     const LEAST_REQUESTS: u64 = 50;
@@ -236,7 +235,7 @@ fn per_sec(seen: &TrafficSpan) -> f64 {
 }
 
 fn result(seen: &TrafficSpan) -> LoadResult {
-    // The number in flight varies by itself; a queue that grows is more than that.
+    // Ignores normal variation of the number in flight; a growing queue exceeds it.
     let is_telling = seen.in_flight_change.unsigned_abs() > seen.answered / TELLING_PART;
     let change = if is_telling { seen.in_flight_change } else { 0 };
     let (grown, shrunk) = (change.max(0) as u64, change.min(0).unsigned_abs());
@@ -279,8 +278,8 @@ fn figures(share: f64, seen: &TrafficSpan, result: &LoadResult) -> Figures {
 /// The note that every run on live traffic has.
 pub fn seen_from_the_server() -> Doubt {
     DoubtKind::NotWatched.note(
-        "the load was live traffic: response times are those of the server and the sockets of its machine, without \
-         the network, and error statuses are not counted",
+        "the load was live traffic: response times are measured at the server's sockets, without the network, and \
+         error statuses are not counted",
         "compare them with those of the load balancer",
     )
 }

@@ -13,7 +13,7 @@ static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 static KEPT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// `timeout` signals the process and then its group. A signal that comes this soon after another is not a second one.
 const SAME_SIGNAL_NS: u64 = 200_000_000;
-const NOTHING_KEPT: &str = "straingauge: ended at once by the second signal; nothing of it is kept\n";
+const NOTHING_KEPT: &str = "straingauge: ended by the second signal; nothing was kept\n";
 
 /// Records that results were kept in a run directory, for the message at a second signal.
 pub fn kept_in(path: &Path) {
@@ -23,10 +23,8 @@ pub fn kept_in(path: &Path) {
     }
     kept.push(path.into());
     let paths: Vec<String> = kept.iter().map(|path| record::text::plain(&path.display().to_string(), 300)).collect();
-    let words = format!(
-        "straingauge: ended at once by the second signal; complete points are kept in {}\n",
-        paths.join(" and ")
-    );
+    let words =
+        format!("straingauge: ended by the second signal; complete points are kept in {}\n", paths.join(" and "));
     LAST_WORDS.store(Box::into_raw(Box::new(words)), Ordering::Release);
 }
 

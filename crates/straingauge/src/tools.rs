@@ -48,6 +48,6 @@ pub fn exec(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) 
 
 pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     find(name).with_context(|| {
-        format!("this needs the tool {PREFIX}{name}, which is neither beside this program nor in PATH: install it")
+        format!("this needs the tool {PREFIX}{name}, which is neither next to this program nor in PATH: install it")
     })
 }

@@ -87,7 +87,7 @@ impl Target {
         let word = uri.scheme_str().unwrap_or("");
         let Some((scheme, is_tls)) = Scheme::parse(word) else {
             return Err(wrong_usage(format!(
-                "'{word}' URLs cannot be loaded: {example}, or with https, redis, rediss, memcached or tcp"
+                "'{word}' URLs are not supported: {example}, or with https, redis, rediss, memcached or tcp"
             )));
         };
         let usual_port = scheme.usual_port(is_tls);
@@ -103,7 +103,7 @@ impl Target {
                 (decoded(user)?, decoded(password)?)
             }
             (Some(_), _) => {
-                return Err(wrong_usage(format!("{} has no users: leave out what comes before the @", scheme.word())));
+                return Err(wrong_usage(format!("{} has no users: leave out the part before the @", scheme.word())));
             }
         };
         let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
@@ -117,7 +117,7 @@ impl Target {
                 None => return Err(wrong_usage("a tcp URL needs a port: write it as tcp://127.0.0.1:7000")),
             },
             Some(Ok(0)) => {
-                return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on"));
+                return Err(wrong_usage("port 0 is invalid: give the port that the server listens on"));
             }
             Some(Ok(port)) => port,
             Some(Err(_)) => {
@@ -136,7 +136,7 @@ impl Target {
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let found = (self.name.as_str(), self.port).to_socket_addrs().map_err(|why| {
             anyhow!(
-                "the name '{}' does not resolve ({why}): check the spelling, or give an address",
+                "the name '{}' does not resolve ({why}): check the spelling, or use an address",
                 shorten(&self.name)
             )
         })?;
@@ -144,7 +144,7 @@ impl Target {
         addresses.sort_by_key(|address| address.is_ipv6());
         addresses.dedup();
         if addresses.is_empty() {
-            return Err(anyhow!("the name '{}' resolves to no address: give an address", shorten(&self.name)));
+            return Err(anyhow!("the name '{}' resolves to no address: use an address", shorten(&self.name)));
         }
         Ok(addresses)
     }
@@ -169,7 +169,7 @@ fn shown(url: &str) -> PlainText {
 }
 
 fn decoded(text: &str) -> Result<String> {
-    let wrong = || wrong_usage("user and password in the URL are not text: write each % in them as %25");
+    let wrong = || wrong_usage("user and password in the URL are not UTF-8: write each % in them as %25");
     let mut out = Vec::new();
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -139,7 +139,7 @@ fn the_server_is_restarted_for_each_number_of_cpus() {
     let server = &run_record(&out)["scenario"]["server"];
     assert!(server["argv"][2].as_str().is_some_and(|word| word.contains("{cpus}")), "{server:#}");
     assert_eq!(server["cpus"].as_array().map(Vec::len), Some(2), "{server:#}");
-    for words in ["contention", "do not tell contention from coherency", "with 1 CPU ", "with 2 CPUs "] {
+    for words in ["contention", "cannot distinguish contention from coherency", "with 1 CPU ", "with 2 CPUs "] {
         assert!(text.contains(words), "'{words}' is not in {text}");
     }
 }

@@ -32,12 +32,12 @@ fn a_closed_port_is_reported() {
 }
 
 #[test]
-fn fleet_options_that_do_not_fit_are_refused_by_name() {
+fn fleet_options_without_effect_are_refused_by_name() {
     let fleet = |options: &[&str]| run(straingauge(["fleet"]).args(options).args(["load", "http://127.0.0.1:1/"]));
     for (options, words) in [
         (["--worker-resource", "load"].as_slice(), ["--worker-resource", "a name and an amount"]),
-        (&["--worker-resource", "load=none"], ["--worker-resource", "a positive number"]),
-        (&["--worker-resource", "GPU=1"], ["--worker-resource", "one of Ray's own"]),
+        (&["--worker-resource", "load=none"], ["--worker-resource", "a number of at least 0.0001"]),
+        (&["--worker-resource", "GPU=1"], ["--worker-resource", "a resource of Ray's own"]),
         (&["--worker-resource", "load=1", "--worker-resource", "load=2"], ["--worker-resource", "'load' twice"]),
         (&["--worker-label", "zone=!b"], ["--worker-label", "letters and digits"]),
         (&["--worker-label", "zone=a", "--worker-label", "zone=b"], ["--worker-label", "'zone' twice"]),
@@ -182,7 +182,7 @@ fn wrong_usage_is_reported_before_any_request() {
         (&["--threads", "0"], &["--threads"]),
         (&["--no-such-flag"], &["--no-such-flag", "--help"]),
         (&["--header", "no colon here"], &["--header", "Name: value"]),
-        (&["--header", "Content-Length: 5"], &["engine"]),
+        (&["--header", "Content-Length: 5"], &["straingauge sets Content-Length itself"]),
         (&["--traceparent", "--header", "Traceparent: x"], &["--traceparent", "--header"]),
         (&["--traceparent", "--requests-per-connection", "0"], &["--traceparent", "sends none"]),
         (&["--cpus", "99999"], &["99999"]),
@@ -389,7 +389,7 @@ fn a_server_command_without_dashes_gets_a_hint() {
     for command in ["load", "find"] {
         let typed = [command, "http://127.0.0.1:1/", "./server", "--port", "8080", "a b"];
         let line = format!("straingauge {command} http://127.0.0.1:1/ -- ./server --port 8080 'a b'");
-        run(&mut straingauge(typed)).exits_with(2).complains_of(&["after --", &line]);
+        run(&mut straingauge(typed)).exits_with(2).complains_of(&["put -- before a command", &line]);
     }
 }
 

@@ -28,7 +28,7 @@ impl Files {
 pub const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a.txt HTTP/1.1\" 200 5\n";
 
 #[test]
-fn files_that_are_no_logs_are_refused_with_the_reason() {
+fn files_that_are_not_logs_are_refused_with_the_reason() {
     let files = Files::new();
     let empty = files.with("empty.log", b"");
     load(&["--trace", &empty]).exits_with(1).complains_of(&["empty.log", "is empty"]);
@@ -78,7 +78,7 @@ fn options_that_contradict_each_other_are_refused_by_name() {
     }
     let url = format!("http://127.0.0.1:{}/docs", free_port());
     run(&mut straingauge(["load", &url, "--mix", "surge"])).exits_with(2).complains_of(&["does not end in /"]);
-    run(&mut straingauge(["load", &url, "--trace", &log])).exits_with(2).complains_of(&["the log names the paths"]);
+    run(&mut straingauge(["load", &url, "--trace", &log])).exits_with(2).complains_of(&["the log has the paths"]);
     let url = format!("http://127.0.0.1:{}/", free_port());
     run(&mut straingauge(["find", &url, "--trace", &log, "--speed", "2"]))
         .exits_with(2)
@@ -91,7 +91,7 @@ fn lists_and_series_are_refused_with_file_and_line() {
     let list = files.with("list.txt", b"/a\n/b two\n");
     load(&["--urls", &list]).exits_with(2).complains_of(&["list.txt:2", "weight", "%20"]);
     let zeros = files.with("zeros.txt", b"/a 0\n/b 0\n");
-    load(&["--urls", &zeros]).exits_with(2).complains_of(&["zeros.txt", "nothing to draw from"]);
+    load(&["--urls", &zeros]).exits_with(2).complains_of(&["zeros.txt", "must be above 0"]);
     let series = files.with("series.txt", b"1\n2\nthree\n");
     load(&["--rate-series", &series]).exits_with(1).complains_of(&["series.txt:3", "expected one count"]);
     let none = files.with("none.txt", b"0\n0\n");

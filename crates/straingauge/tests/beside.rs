@@ -22,7 +22,7 @@ fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     command
 }
 
-/// Like `find`, with the server started as on another machine, and two clients.
+/// Like `find`, with two clients and the server started as on another machine.
 fn find_elsewhere(dir: &Path, beside: &str) -> Command {
     let mut command = find(dir, beside, "never");
     let program = Path::new(env!("CARGO_BIN_EXE_straingauge"));
@@ -131,7 +131,7 @@ fn the_server_is_measured_with_and_without_the_command_and_both_costs_are_shown(
     assert_eq!(again["comparison"]["repeats"], 2);
     assert!(again["price"]["own_cpus"]["value"].as_f64().is_some_and(|cpus| cpus > 0.0), "{}", again["price"]);
     let page = std::fs::read_to_string(out.join("report.html")).expect("the report");
-    assert!(page.contains("The price of what ran beside it"), "the page shows it");
+    assert!(page.contains("The price of the command"), "the page shows it");
     assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "nothing is left");
 }
 
@@ -174,7 +174,7 @@ fn a_running_server_can_be_priced_and_a_sleeping_command_uses_no_cpu() {
     assert_eq!(std::fs::read(log).expect("its output is kept").len(), 0);
 }
 
-/// A command that ends during a load: after the first load that it accompanies.
+/// A command that ends during the second load that it accompanies.
 fn soon_enough(dir: &Path) -> String {
     let first = dir.join("run/with/points/000/point.json");
     format!("sh -c 'until [ -e {} ]; do sleep 0.02; done; echo it has had enough; exit 7'", first.display())
@@ -288,8 +288,8 @@ fn impossible_commands_are_refused_before_measuring() {
         (&["--set", "find.settle=1s"], &["--beside"]),
         (&["--threshold", "1%"], &["--beside"]),
         (&["--beside", "sleep 9", "--threshold", "5"], &["--threshold", "500%"]),
-        (&["--compare-with", "sleep 9", "--threshold", "1"], &["--threshold 100%", "write 5%"]),
-        (&["--set", "find.error-limit=1"], &["error-limit of [find]", "write 5%"]),
+        (&["--compare-with", "sleep 9", "--threshold", "1"], &["--threshold 100%", "5% or 0.05"]),
+        (&["--set", "find.error-limit=1"], &["error-limit of [find]", "5% or 0.05"]),
     ] {
         let mut command = straingauge(["find", &url]);
         run(command.args(options).args(["--", "sleep", "9"])).exits_with(2).complains_of(wanted);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Text with an escape sequence, a bell, and characters that reverse the direction of text.
 pub const HOSTILE: &str = "red\u{1b}[31m\u{202e}\u{9b}2J\u{7}\u{2066}end";
 
 /// How a server misbehaves after it has read a request.

@@ -72,14 +72,14 @@ fn wrong_files_are_refused_before_measuring() {
     for (options, words) in [
         (&["--markdown", "x", "--junit", "x"][..], &["--markdown and --junit both name x"][..]),
         (&["--markdown", "/dev/stdout", "--junit", "/proc/self/fd/1"], &["both name /dev/stdout"]),
-        (&["--junit", "/dev/stdout", "--json"], &["--junit and --json both print", "name a file"]),
-        (&["--junit", "/tmp"], &["/tmp is a folder", "name a file in it"]),
+        (&["--junit", "/dev/stdout", "--json"], &["--junit and --json both write", "name a file"]),
+        (&["--junit", "/tmp"], &["/tmp is a folder", "name a file"]),
     ] {
         compare(options).exits_with(2).complains_of(words);
         run(straingauge(["load", "http://127.0.0.1:9/"]).args(options)).exits_with(2).complains_of(words);
         run(straingauge(["find", "http://127.0.0.1:9/"]).args(options)).exits_with(2).complains_of(words);
     }
-    compare(&["--page", "-", "--json"]).exits_with(2).complains_of(&["--page and --json both print", "name a file"]);
+    compare(&["--page", "-", "--json"]).exits_with(2).complains_of(&["--page and --json both write", "name a file"]);
     compare(&["--page", "x", "--junit", "x"]).exits_with(2).complains_of(&["both name x"]);
     compare(&["--markdown", "/nonexistent/x"]).exits_with(1).complains_of(&["cannot write /nonexistent/x"]);
     let folder = open_dir();

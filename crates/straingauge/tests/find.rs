@@ -113,7 +113,7 @@ fn find_repeats_until_it_is_precise_or_its_time_is_spent() {
     assert!(up.is_sorted() && up.len() >= 2, "{up:?}");
     assert_eq!(down, up[..up.len() - 1], "down through the same loads");
     // The width was reached, or the reason is given.
-    let is_said = ["As narrow as asked for", "not as narrow as asked for"]
+    let is_said = ["As narrow as requested", "wider than requested"]
         .iter()
         .any(|words| std::fs::read_to_string(out.join("report.html")).expect("report.html is there").contains(words));
     assert!(is_said && said.flat().contains("On the way down"), "{}", said.out);

@@ -148,5 +148,7 @@ fn sums_over_three_nodes_equal_the_servers_log() {
     // Each node has its own 127.0.0.1.
     let clients = nodes.clients();
     let clients: Vec<&str> = clients.iter().map(String::as_str).collect();
-    run(&mut from(&clients, &["http://127.0.0.1:9/"])).exits_with(2).complains_of(&["127.0.0.1 is another machine"]);
+    run(&mut from(&clients, &["http://127.0.0.1:9/"]))
+        .exits_with(2)
+        .complains_of(&["127.0.0.1 is a different machine for each client"]);
 }

@@ -93,7 +93,7 @@ fn the_reference_pages_name_all_that_the_code_defines() {
     }
 }
 
-/// Descriptions are shown alone, so none may refer to its neighbours.
+/// Whether a description refers to its neighbours. Descriptions are shown alone.
 fn leans_on_another(text: &str) -> bool {
     let text = text.split(" [").next().unwrap_or_default();
     let first = text.split([' ', ',', '.', ':', ';']).next().unwrap_or_default();
@@ -165,7 +165,7 @@ fn doctor_lists_what_this_machine_can_measure() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_standard_output_is_not_an_error() {
     let mut command = std::process::Command::new("sh");
     let program = env!("CARGO_BIN_EXE_straingauge");
     command.args(["-c", &format!("'{program}' find --help | head -1; '{program}' doctor | true")]);

@@ -148,7 +148,7 @@ fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
     if is_next_run {
         run(straingauge(["load", "http://127.0.0.1:1/"]).current_dir(dir.path())).exits_with(1);
         let left = left_of(pid, &runs);
-        // A run does not look for unfinished files, because they disturb nothing.
+        // A run does not search for unfinished files, because they are harmless.
         let is_other = left.iter().any(|left| left["kind"] != "unfinished file");
         assert!(!is_other, "{what}, after the next run: {left:#?}");
     }

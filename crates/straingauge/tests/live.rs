@@ -85,7 +85,7 @@ impl Events {
 }
 
 #[test]
-fn a_follower_gets_every_point_and_the_end_and_strangers_get_none() {
+fn a_follower_gets_every_point_and_the_end_and_clients_without_the_token_get_none() {
     needs_server!(Kind::Nginx);
     let (dir, server) = (open_dir(), Server::start(Kind::Nginx));
     let out = dir.path().join("run");
@@ -170,7 +170,7 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
 }
 
 #[test]
-fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
+fn a_browser_follows_the_run_and_keeps_opened_sections_open() {
     skip_unless!(crate::report_page::browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
     needs_server!(Kind::Nginx);
     let (dir, server) = (open_dir(), Server::start(Kind::Nginx));

@@ -1,7 +1,7 @@
 //! straingauge's counts of requests and bytes equal those of the servers' access logs.
 //!
 //! Without a warm-up, both sides count every request of the run. The server may have answered requests that the run
-//! gave up at its end (`unfinished`). They are the only tolerance: a run without any must agree to the byte.
+//! gave up at its end (`unfinished`). These are the only tolerance: without them, both must agree to the byte.
 
 use crate::rig::{member, needs_server, run, skip_unless, straingauge};
 use crate::server::{Kind, Logged, Server};

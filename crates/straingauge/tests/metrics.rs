@@ -220,7 +220,7 @@ fn an_unreachable_collector_is_reported_in_one_sentence_and_measuring_continues(
         run(&mut straingauge(words))
     };
     let nobody = format!("http://127.0.0.1:{}", free_port());
-    load(&nobody).exits_with(0).complains_of(&[&nobody, "/v1/metrics", "measuring goes on"]);
+    load(&nobody).exits_with(0).complains_of(&[&nobody, "/v1/metrics", "measuring continues"]);
     for (endpoint, word) in [("https://127.0.0.1:4318", "TLS"), ("http://", "--metrics")] {
         load(endpoint).exits_with(2).complains_of(&["--metrics", word]);
     }

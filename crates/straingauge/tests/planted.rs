@@ -54,7 +54,7 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_healthy_server_gets_no_advic
         let verdict = said.json()["verdict"].to_string();
         let is_quiet = !verdict.contains("not quiet enough") && !verdict.contains("noisy-neighbour");
         let mut found = rules(&said, |cause| is_quiet || cause["certainty"] == "cause");
-        // On a busy machine, these findings are true.
+        // On a busy machine, this finding is correct.
         found.retain(|rule| is_quiet || rule != "neighbour");
         if fault == "none" {
             found.retain(|rule| rule != "client");
@@ -89,7 +89,7 @@ fn a_limiter_and_processes_for_each_request_are_named() {
         let said = run(command.arg("--").args(faulty_command(&faulty, fault, port))).exits_with(0);
         let verdict = said.json()["verdict"].to_string();
         let (rule, words) = match *fault {
-            "limiter" => ("server-errors", "status 429: a limit of requests refuses them"),
+            "limiter" => ("server-errors", "status 429: a request limit refuses them"),
             "forks" => ("forks", "Each request starts 1."),
             "lookup" => ("backend", "udp:127.0.0.1:"),
             _ => ("background", "compactor"),
@@ -107,7 +107,7 @@ fn a_limiter_and_processes_for_each_request_are_named() {
 struct Limited(PathBuf);
 
 impl Limited {
-    /// A limit of CPU time in each period; `None` if no group can be made.
+    /// A CPU time limit in each period; `None` if no group can be made.
     fn cpus(cpus: f64, period_us: u64) -> Option<Self> {
         let us = (cpus * period_us as f64) as u64;
         let first = [("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", us.to_string())];
@@ -156,7 +156,7 @@ fn a_cpu_limit_is_named() {
     // The limit is so low that it is reached on a busy machine, too.
     let (faulty, group) = (faulty(), Limited::cpus(0.04, 100_000));
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
-    skip_unless!(group.is_some(), "needs a control group with a limit of CPU time: root, and the controller cpu");
+    skip_unless!(group.is_some(), "needs a control group with a CPU time limit: root, and the controller cpu");
     let (dir, port, group) = (open_dir(), free_port(), group.expect("just checked"));
     let url = format!("http://127.0.0.1:{port}/");
     let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
@@ -167,7 +167,7 @@ fn a_cpu_limit_is_named() {
     command.args(faulty_command(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
     let mut proven = rules(&said, |cause| cause["certainty"] == "cause");
-    // With other tests running, that is true as well.
+    // While other tests run, this cause is correct, too.
     let is_starved = proven.iter().any(|rule| rule == "neighbour");
     proven.retain(|rule| rule != "neighbour");
     let is_unquiet = is_starved || said.out.contains("The machine was not quiet enough to name a cause");
@@ -235,9 +235,8 @@ fn a_worse_second_server_gives_exit_code_3() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
-    // Four rounds at two loads make eight tests, enough to show that a twentieth of the throughput is no chance. For
-    // a better server, the comparison must only show no regression. If other work starves both, it cannot tell (exit
-    // code 4).
+    // Four rounds at two loads are eight tests, enough to prove a loss of 5 %. For a better server, the comparison must
+    // only show no regression. If other work starves both, it cannot tell (exit code 4).
     for (first, second, codes, rounds, loads) in
         [("lock", "none", [0, 4], 2, &[1][..]), ("none", "lock", [3, 4], 4, &[1, 2])]
     {
@@ -276,7 +275,7 @@ fn a_worse_second_server_gives_exit_code_3() {
         let ratios: Vec<f64> = at_loads.map(|at| at["ratio"]["value"].as_f64().unwrap()).collect();
         // If other work starved a server, there may be nothing to compare.
         assert!(ratios.len() == loads.len() || said.code == Some(4), "{ratios:?}: {}", said.out);
-        // Lines on a terminal may break between any two words.
+        // Lines may break between any two words.
         let unbroken = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let says = |words: &str| unbroken.contains(words);
         match said.code {
@@ -365,9 +364,8 @@ fn a_backend_at_a_unix_socket_is_named_and_not_counted_as_other_work() {
     let (mut is_counted, mut is_seen) = (false, false);
     for point in chosen {
         let figure = |name: &str| point["figures"][name]["value"].as_f64();
-        // All requests in flight are counted, including those waiting to be accepted, except those between two
-        // requests. On a busy machine, a window may end before the first reading, or all its connections may be newer
-        // than the list of descriptors.
+        // All requests in flight are counted, also those waiting to be accepted. On a busy machine, a window may end
+        // before the first reading, or all its connections may be newer than the list of descriptors.
         is_counted |= figure("server.outgoing_connections") > Some(least);
         // The listener is found by its path, outside of the server's namespace.
         is_seen |= figure("backend.cpus_used") > Some(0.0);

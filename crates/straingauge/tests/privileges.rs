@@ -64,7 +64,7 @@ fn works_or_is_refused(said: &Said, works: bool, what: &str) {
 }
 
 #[test]
-fn the_output_of_doctor_is_right_for_each_command_at_each_privilege_level() {
+fn doctor_reports_what_each_command_can_do_at_each_privilege_level() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can give rights away");
     for tool in ["setpriv", "unshare"] {

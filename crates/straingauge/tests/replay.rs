@@ -231,7 +231,7 @@ fn a_log_of_refused_requests_is_replayed_without_errors() {
         let mut command = straingauge(["load", &url, "--speed", "100", "--quiet", "--trace"]);
         let said = run(command.arg(&path)).exits_with(exit);
         let told = said.out.replace("\n                 ", " ");
-        assert!(told.contains(&format!("100 % of what was offered{offered} (n = 100)")), "{told}");
+        assert!(told.contains(&format!("100 % of the offered rate{offered} (n = 100)")), "{told}");
         assert_eq!(told.contains("errors         none"), exit == 0, "{told}");
     }
 }
@@ -329,9 +329,9 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
         let json = run(straingauge(["load", &url, "--trace", path]).args(&options)).exits_with(0).json();
         assert_eq!(member(&json, "outcomes")["ok"].as_u64(), Some(40 * 24), "speed {speed}");
         assert_eq!(clients_in_order(&server.end_and_read_log()), 40, "speed {speed}");
-        // Several streams make no sense for a log, whose clients have one request in flight.
+        // A log's clients have one request in flight, so several streams are refused.
         let streams = ["load", &url, "--trace", path, "--http2", "--in-flight", "2"];
-        run(&mut straingauge(streams)).exits_with(1).complains_of(&["one request under way"]);
+        run(&mut straingauge(streams)).exits_with(1).complains_of(&["one request in flight"]);
     }
 }
 

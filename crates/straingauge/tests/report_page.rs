@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "google-chrome-stable"];
 
-/// No screen and no network for the browser.
+/// Arguments for a browser without screen and network.
 pub const ARGUMENTS: [&str; 9] = [
     "--headless",
     "--no-sandbox",

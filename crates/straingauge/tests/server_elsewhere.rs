@@ -293,7 +293,7 @@ fn options_for_one_machine_are_refused_for_a_server_on_another_with_a_remedy() {
     }
     let mut command =
         straingauge(["load", &url, "--client", "no-such-program", "--isolate", "always", "--", "sleep", "9"]);
-    run(&mut command).exits_with(2).complains_of(&["clients elsewhere", "--server-with"]);
+    run(&mut command).exits_with(2).complains_of(&["clients on other machines", "--server-with"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const USUAL: f64 = 20.0;
 const MOST: f64 = 200.0;
-/// The server sleeps so long for a request, one after the other: 200 requests/s.
+/// Time per request of the server, which serves one at a time: 200 requests/s.
 const WORK: Duration = Duration::from_millis(5);
 const CLIENTS: u32 = 100;
 
@@ -165,7 +165,7 @@ fn the_usual_share_is_restored_after_kill_and_after_a_signal() {
     }
 }
 
-/// A run that cannot go on; returns what it printed to standard error.
+/// A run that must fail; returns what it printed to standard error.
 #[track_caller]
 fn refused(site: &Site, more: &str) -> String {
     let Said { err, .. } = run(&mut site.find(more, &["--budget", "28s"])).exits_with(1);
@@ -177,7 +177,7 @@ fn refused(site: &Site, more: &str) -> String {
 fn a_command_that_fails_or_moves_nothing_ends_the_run_with_the_usual_share() {
     skip_unless!(is_root(), "counting requests needs root");
     let said = refused(&Site::open(1.0), "; test {share} -lt 21 || { echo no such backend >&2; false; }");
-    for part in ["no such backend", "the usual share 20 is restored", "the points measured until then are kept in"] {
+    for part in ["no such backend", "the usual share 20 is restored", "the points measured so far are kept in"] {
         assert!(said.contains(part), "{said}");
     }
     // The users' shares stay at 20, whatever the command writes.

@@ -155,7 +155,8 @@ fn a_machine_of_another_architecture_is_reported_in_one_sentence() {
         std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755)).expect("it is this test's own");
     }
     let [ssh, there] = ["ssh", "straingauge"].map(|name| path(name).display().to_string());
-    let words = ["cannot be used", "exit status: 126", "cannot execute the straingauge there", "built for what"];
+    let cannot_run = "straingauge on that machine cannot be executed";
+    let words = ["cannot be used", "exit status: 126", cannot_run, "built for that machine"];
     let client = format!("{ssh} c1 {there} load --worker");
     run(&mut from(&[&client], &["http://127.0.0.1:9/"])).exits_with(1).complains_of(&words);
     let mut watched = crate::rig::straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--watch-with"]);

@@ -64,7 +64,7 @@ fn help_lists_the_tools_that_are_installed() {
 fn an_unknown_command_is_refused_with_the_most_similar_one() {
     let dir = installed();
     let said = typed(&dir, &["fnid", "URL"]).exits_with(2);
-    said.complains_of(&["no command 'fnid'", "no straingauge-fnid beside this program or in PATH", "'find'"]);
+    said.complains_of(&["no command 'fnid'", "no straingauge-fnid next to this program or in PATH", "'find'"]);
     typed(&dir, &["not-executable"]).exits_with(2).complains_of(&["no command 'not-executable'"]);
     for word in ["../outside", "-/../../outside", "", "http://127.0.0.1:1/"] {
         typed(&dir, &[word]).exits_with(2).complains_of(&["straingauge: "]);
@@ -75,7 +75,7 @@ fn an_unknown_command_is_refused_with_the_most_similar_one() {
 fn comparing_with_scalable_select_checks_the_tool_before_measuring() {
     let dir = installed();
     let compare = || typed(&dir, &["find", "http://127.0.0.1:1/", "--compare-with", "scale", "--", "sleep", "60"]);
-    compare().exits_with(1).complains_of(&["--compare-with scale", "straingauge-scale", "neither beside"]);
+    compare().exits_with(1).complains_of(&["--compare-with scale", "straingauge-scale", "neither next to"]);
     let tool = dir.path().join("bin/straingauge-scale");
     let refuses =
         "#!/bin/sh\n[ \"$*\" = '--check -- sleep 60' ] && echo 'straingauge scale: not for sleep' >&2\nexit 1\n";

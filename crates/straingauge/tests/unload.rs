@@ -112,7 +112,7 @@ fn healthy_servers_do_not_stay_down() {
             return crate::rig::skipped("other work made the ways up and down differ");
         }
         assert!(found.apart().is_empty() && !found.has_cause(), "{shown}");
-        // On a busy machine the place may be unknown.
+        // On a busy machine the recovery point may be unknown.
         let place = found.unloading()["recovery_point"]["place"].as_str();
         assert!(matches!(place, Some("beyond" | "unknown")), "{shown}");
         assert!(!found.text.contains("recover"), "{shown}");

@@ -105,7 +105,7 @@ fn wan_does_not_accept_a_server_that_listens_only_on_loopback() {
     let server = "exec python3 -m http.server 8080 --bind 127.0.0.1";
     wan(&["--quiet", "--server", server, "--server-timeout", "2s", "--", "true"])
         .exits_with(1)
-        .complains_of(&["loopback only (127.0.0.1:8080)", "0.0.0.0"]);
+        .complains_of(&["only on loopback (127.0.0.1:8080)", "0.0.0.0"]);
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn a_path_without_a_place_is_refused() {
     let server = ["python3", "-m", "http.server", &port, "--bind", "127.0.0.1"];
     let mut command = straingauge(["load", &url, "--delay", "1ms", "--"]);
     command.args(server);
-    run(&mut command).exits_with(1).complains_of(&["loopback only", "0.0.0.0"]);
+    run(&mut command).exits_with(1).complains_of(&["only on loopback", "0.0.0.0"]);
 }
 
 #[test]

@@ -91,7 +91,9 @@ fn a_watched_load_is_counted_kept_and_reported() {
     assert!(kept.iter().any(waits_for_requests), "{kept:#?}");
     assert_eq!(run_record(&out)["status"], "complete");
     let said = report(&out, &[]).exits_with(0).out;
-    for words in ["Requests by size class", "Service demands", "Machine", "Connections by state", "Sources against"] {
+    let titles =
+        ["Requests by size class", "Service demands", "Machine", "Connections by state", "Comparison of sources"];
+    for words in titles {
         assert!(said.contains(words), "'{words}' is not in:\n{said}");
     }
     let tables = &report(&out, &["--json"]).exits_with(0).json()["tables"]["tables"];
@@ -215,7 +217,7 @@ fn a_server_that_stalls_periodically_is_found() {
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "60s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
-    // The begin of the load would be another gap.
+    // The start of the load would be another gap.
     let Some(running) = watch(port, &out, &["--interval", "100ms", "--detail", "counts"]) else {
         load.signal(libc::SIGINT);
         server.signal(libc::SIGTERM);

@@ -110,7 +110,7 @@ fn a_watcher_reports_the_parts_of_the_watch_that_it_cannot_do() {
     let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
     spoken.say(r#"{"type":"watch","mode":"counts","overhead_ratio":-1}"#);
     assert!(spoken.hear_of("watching")["why_not"].as_str().unwrap().contains("budget"));
-    // Without a command there is nothing to end, and nothing is gone.
+    // Without a command no process ends.
     for text in [r#"{"type":"beside-ask"}"#, r#"{"type":"beside","command":[]}"#] {
         spoken.say(text);
         assert_eq!(spoken.hear_of("beside"), serde_json::json!({"type": "beside"}));
@@ -157,7 +157,7 @@ fn a_watcher_that_cannot_watch_is_reported_before_any_request() {
         (watcher(9), "nothing listens on port 9"),
         ("echo hello".into(), "not a message of the worker protocol"),
         ("exit 7".into(), "exit status: 7"),
-        (worker(), "does not report that it can watch"),
+        (worker(), "it does not watch"),
     ] {
         let said = run(&mut load("http://127.0.0.1:9/", &bad, "600ms")).exits_with(1);
         said.complains_of(&["watcher (", "cannot be used", words]);
@@ -181,7 +181,7 @@ fn a_watcher_refuses_impossible_requests() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     for (text, words) in [
-        (r#"{"type":"start","at_ns":0}"#, "asks a watcher to send load"),
+        (r#"{"type":"start","at_ns":0}"#, "sent a load worker's message to a watcher"),
         (r#"{"type":"observe","completed":1}"#, "did not begin and end"),
         (r#"{"type":"end"}"#, "the window cannot end"),
     ] {

@@ -208,7 +208,7 @@ fn a_worker_that_floods_before_its_hello_is_refused_at_once() {
 fn a_result_that_does_not_add_up_is_refused() {
     let lying = format!("({}) | sed -u 's/\"ok\":[0-9]*/\"ok\":1000000000/'", worker());
     let Some(said) = beside(&lying, "300ms", "4") else { return };
-    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "accounts for 1000000000"]);
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "add up to 1000000000"]);
     assert!(member(&said.json(), "outcomes")["ok"].as_u64().unwrap() < 1_000_000_000, "{}", said.out);
 }
 

@@ -50,7 +50,7 @@ fn a_worker_that_stops_for_3_s_is_kept_and_its_share_raises_a_doubt() {
             &mut from(&[&worker(), &stalled(folder.path(), &worker())], &[&server.url("1k.bin"), "--duration", "4s"]);
         let json = run(command.args(load)).exits_with(0).json();
         let said = standing(&json["point"]["doubts"]).unwrap_or_else(|| panic!("{json:#}"));
-        assert!(said.contains("client 2") && said.contains("the client stood still for"), "{said}");
+        assert!(said.contains("client 2") && said.contains("the client or its machine was stopped for"), "{said}");
         agrees_with_the_log(&json, server);
     }
 }

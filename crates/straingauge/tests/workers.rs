@@ -173,7 +173,7 @@ fn clients_are_refused_where_they_make_no_sense() {
     for (clients, more, words) in [
         (2, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
         (2, vec!["http://127.0.0.1:9/", "--connections", "1"], "cannot be split"),
-        (2, vec!["http://127.0.0.1:9/", "--connections", "2000001"], "2 clients hold"),
+        (2, vec!["http://127.0.0.1:9/", "--connections", "2000001"], "too many for 2 clients"),
         (1, vec!["http://127.0.0.1:9/", "--cpus", "0"], "--cpus"),
         (1, vec!["http://127.0.0.1:9/", "--isolate", "always", "--", "true"], "--isolate always"),
         (1, vec!["http://127.0.0.1:9/", "--delay", "9ms", "--", "true"], "a wide-area path"),

@@ -1,4 +1,4 @@
-//! The axes that can be varied: the same words in all commands.
+//! The axes that can be varied, named alike in all commands.
 
 use super::words::Words;
 use clap::ValueEnum;

@@ -64,7 +64,7 @@ impl FromStr for TlsWord {
             Some(("ca", file)) if !file.is_empty() => Ok(TlsWord::Ca(file.into())),
             None if text == "insecure" => Ok(TlsWord::Insecure),
             None if text == "no-resumption" => Ok(TlsWord::NoResumption),
-            _ => Err("it is one of ca=FILE, insecure and no-resumption".into()),
+            _ => Err("use ca=FILE, insecure or no-resumption".into()),
         }
     }
 }

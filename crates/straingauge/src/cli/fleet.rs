@@ -138,7 +138,7 @@ impl FromStr for FleetSize {
             return Err("a fleet has at least 1 worker".into());
         }
         match workers.most.filter(|most| *most < workers.least) {
-            Some(most) => Err(format!("{most} at most are fewer than {} at least", workers.least)),
+            Some(most) => Err(format!("the maximum {most} is below the minimum {}", workers.least)),
             None => Ok(workers),
         }
     }
@@ -159,16 +159,16 @@ impl FromStr for WorkerResource {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, amount) = text.split_once('=').unwrap_or_default();
         match name {
-            "" => return Err("a resource has a name and an amount, as load=1".into()),
-            "CPU" => return Err("CPUs are no custom resource: use --worker-cpus".into()),
+            "" => return Err("a resource is a name and an amount, e.g. load=1".into()),
+            "CPU" => return Err("CPUs are not a custom resource: use --worker-cpus".into()),
             "GPU" | "memory" | "object_store_memory" | "bundle" => {
-                return Err(format!("{name} is no custom resource, but one of Ray's own"));
+                return Err(format!("{name} is a resource of Ray's own, not a custom one"));
             }
             _ => {}
         }
         // Ray can count amounts in this range.
         let amount = amount.parse::<f64>().ok().filter(|amount| (1e-4..=1e14).contains(amount));
-        let amount = amount.ok_or("an amount is a positive number, 0.0001 at least, as in load=1")?;
+        let amount = amount.ok_or("an amount is a number of at least 0.0001, e.g. load=1")?;
         Ok(WorkerResource { name: name.to_string(), amount })
     }
 }
@@ -195,10 +195,10 @@ impl FromStr for WorkerLabel {
                 && is_whole(word.chars().next_back())
                 && word.chars().all(is_known)
         };
-        let (key, value) = text.split_once('=').ok_or("a label has a key and a value, as zone=b")?;
+        let (key, value) = text.split_once('=').ok_or("a label is a key and a value, e.g. zone=b")?;
         let (prefix, name) = key.rsplit_once('/').unwrap_or(("none", key));
         if !(is_word(prefix, 253) && is_word(name, 63) && is_word(value, 63)) {
-            return Err("a label's key and value have letters and digits, and '-', '_' and '.' between them".into());
+            return Err("a label's key and value have letters and digits, with '-', '_' and '.' between them".into());
         }
         Ok(WorkerLabel { key: key.to_string(), value: value.to_string() })
     }
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(of("20"), Ok(FleetSize { least: 20, most: None }));
         assert_eq!(of("3..2k"), Ok(FleetSize { least: 3, most: Some(2000) }));
         for (wrong, words) in
-            [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "3 at most"), ("..", ""), ("3..", ""), ("a", "")]
+            [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "maximum 3"), ("..", ""), ("3..", ""), ("a", "")]
         {
             assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
         }
@@ -228,15 +228,15 @@ mod tests {
         for (wrong, words) in [
             ("load", "a name and an amount"),
             ("=1", "a name and an amount"),
-            ("load=", "a positive number"),
-            ("load=0", "a positive number"),
-            ("load=-1", "a positive number"),
-            ("load=NaN", "a positive number"),
-            ("load=inf", "a positive number"),
-            ("load=1=2", "a positive number"),
+            ("load=", "a number of at least 0.0001"),
+            ("load=0", "a number of at least 0.0001"),
+            ("load=-1", "a number of at least 0.0001"),
+            ("load=NaN", "a number of at least 0.0001"),
+            ("load=inf", "a number of at least 0.0001"),
+            ("load=1=2", "a number of at least 0.0001"),
             ("CPU=1", "--worker-cpus"),
-            ("GPU=1", "one of Ray's own"),
-            ("memory=1", "one of Ray's own"),
+            ("GPU=1", "a resource of Ray's own"),
+            ("memory=1", "a resource of Ray's own"),
         ] {
             assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
         }

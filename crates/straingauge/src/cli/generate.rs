@@ -38,7 +38,7 @@ pub fn text(name: &str, mut cli: Command) -> Option<String> {
 
 /// One page: a section about all commands, then one section per command.
 fn manual(mut cli: Command) -> String {
-    // Without its details, which take several lines.
+    // The version without its details, which take several lines.
     cli = cli.version(env!("CARGO_PKG_VERSION"));
     cli.build();
     let page = Man::new(cli.clone());

@@ -132,7 +132,7 @@ fn tools_listed() -> String {
 fn unknown(word: &OsStr) -> clap::Error {
     // The full command line would accept any word as a tool's name.
     let cli = clap::Command::new("straingauge").subcommands(Cli::command().get_subcommands().cloned());
-    cli.try_get_matches_from([OsStr::new("straingauge"), word]).expect_err("it is no command")
+    cli.try_get_matches_from([OsStr::new("straingauge"), word]).expect_err("unknown command")
 }
 
 /// The values that help texts name in braces, by command if the commands differ.
@@ -214,7 +214,7 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
 pub fn generated(name: &str) -> anyhow::Result<String> {
     let names = || generate::NAMES.join(", ");
     generate::text(name, command(false))
-        .ok_or_else(|| wrong_usage(format!("--generate makes {} and schema, but no '{name}'", names())))
+        .ok_or_else(|| wrong_usage(format!("--generate has no '{name}', but {} and schema", names())))
 }
 
 /// The command line, with the help of `-h` or of `--help`.
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_scenario_files_are_no_command_line_options() {
+    fn scenario_file_keys_are_not_command_line_options() {
         let all = options(&Cli::command());
         let has = |of: &str, word: &str| {
             all.iter().any(|(command, option)| command == of && option.get_long() == word.strip_prefix("--"))

@@ -98,7 +98,7 @@ impl FromStr for MixWord {
             shares(text).ok_or_else(|| "a mix is a list of classes with shares, such as 1=90%,2=10%".to_string())?;
         let sum: f64 = parts.iter().map(|(_, share)| share).sum();
         if (sum - 1.0).abs() > 1e-3 {
-            return Err(format!("the shares add up to {:.1} % instead of 100 %", sum * 100.0));
+            return Err(format!("the shares add up to {:.1} %, not 100 %", sum * 100.0));
         }
         Ok(MixWord(parts))
     }
@@ -179,7 +179,7 @@ pub struct WhatIfsToml(pub Vec<WhatIf>);
 impl<'de> Deserialize<'de> for WhatIfsToml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore;
-        /// One question. A type of its own makes errors point at its own lines.
+        /// One question. A separate type lets errors name its lines.
         struct One(WhatIf);
         impl<'de> Deserialize<'de> for One {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

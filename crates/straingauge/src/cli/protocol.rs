@@ -86,7 +86,7 @@ impl FromStr for KeyOptions {
                 Some(("size", value)) => keys.value_bytes = Some(value.parse::<Bytes>().map_err(|why| wrong(&why))?.0),
                 Some(("reads", value)) => keys.read_ratio = Some(value.parse::<Share>().map_err(|why| wrong(&why))?.0),
                 Some(("per-get", value)) => keys.per_get = Some(value.parse().map_err(|why| wrong(&why))?),
-                Some(_) => return Err(wrong(&"it is none of zipf=, size=, reads=, per-get= and meta")),
+                Some(_) => return Err(wrong(&"use zipf=, size=, reads=, per-get= or meta")),
             }
         }
         Ok(keys)

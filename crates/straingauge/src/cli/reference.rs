@@ -91,8 +91,8 @@ pub fn doubts() -> String {
 /// The rules of the verdict, in order.
 pub fn rules() -> String {
     let mut page =
-        "# Rules of the verdict\n\nFrom the first cause to repair to the last. [The verdict](verdict.md) says how \
-                    to read them.\n"
+        "# Rules of the verdict\n\nIn the order in which to fix the causes. [The verdict](verdict.md) explains how to \
+                    read them.\n"
             .to_string();
     for rule in &RULES {
         let _ = write!(

@@ -29,5 +29,5 @@ pub struct RunsArgs {
 }
 
 fn date(text: &str) -> Result<u64, String> {
-    record::time::parse_utc(text).ok_or_else(|| "it is not a date: write 2026-11-01 or 2026-11-01T14:30, in UTC".into())
+    record::time::parse_utc(text).ok_or_else(|| "not a date: write 2026-11-01 or 2026-11-01T14:30, in UTC".into())
 }

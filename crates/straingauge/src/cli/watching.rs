@@ -41,12 +41,12 @@ pub enum WatchWord {
     Off,
     /// Count connections only; nothing runs per request
     Zero,
-    /// Count every request, whatever the cost: bytes, CPU and elapsed time by class
+    /// Count every request at any cost: bytes, CPU and elapsed time by class
     Counts,
     /// Count requests and time phases in windows, as far as --overhead allows
     #[default]
     Budgeted,
-    /// Count every request and time its phases, whatever the cost
+    /// Count every request and time its phases at any cost
     Exact,
 }
 

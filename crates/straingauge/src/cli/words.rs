@@ -19,7 +19,7 @@ impl<T: ValueEnum + Send + Sync + 'static> TypedValueParser for Words<T> {
     ) -> Result<T, clap::Error> {
         let words = PossibleValuesParser::new(self.possible_values().into_iter().flatten());
         let word = words.parse_ref(command, argument, value)?;
-        Ok(T::from_str(&word, false).expect("it is one of the words"))
+        Ok(T::from_str(&word, false).expect("not one of the accepted words"))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

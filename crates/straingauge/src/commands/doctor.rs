@@ -13,9 +13,7 @@ use std::process::ExitCode;
 /// The output of `--json`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Shown<'a> {
-    /// Capabilities of this machine, available or missing.
     capabilities: &'a [Capability],
-    /// Facts about this machine.
     machine: &'a MachineFacts,
 }
 
@@ -36,7 +34,7 @@ fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     let folders = if args.runs.is_empty() { vec![crate::defaults::RUNS.into()] } else { args.runs.clone() };
     if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {
         let shown = record::text::plain(&missing.display().to_string(), 300);
-        return Err(wrong_usage(format!("there is no folder {shown}: name one that holds your runs after --runs")));
+        return Err(wrong_usage(format!("folder {shown} does not exist: name a folder of runs after --runs")));
     }
     let mut shown = Left { leftovers: Vec::new(), removed: Vec::new(), not_removed: Vec::new(), not_seen: Vec::new() };
     if args.clean {

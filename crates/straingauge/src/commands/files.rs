@@ -22,7 +22,7 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
     let (workload, tree) = match (args.mix.as_deref(), args.trace.as_deref()) {
         (Some("fitted"), Some(log)) => ("fitted".into(), fitted(log, &args, &limits, &mut notes)?),
         (Some("fitted"), None) => {
-            return Err(wrong_usage("--mix fitted needs the log to fit to: give --trace LOG too"));
+            return Err(wrong_usage("--mix fitted needs --trace LOG"));
         }
         (Some(name), None) => {
             let mix = Mix::named(name).map_err(|error| wrong_usage(error.to_string()))?;
@@ -52,14 +52,14 @@ fn replayed(log: &Path, args: &FilesArgs, limits: &TreeLimits, notes: &mut Vec<S
     note_lines(&reader, notes);
     if tree.requests_of_other_size > 0 {
         notes.push(format!(
-            "{} of {} requests with status 200 had another size than their file: the document changed, or the answer \
-             was cut",
+            "{} of {} requests with status 200 differ in size from their file: the document changed, or the answer was \
+             cut off",
             tree.requests_of_other_size, tree.requests
         ));
     }
     if tree.of_uncertain_size > 0 {
         notes.push(format!(
-            "{} targets have more different sizes than are counted: another one may be more frequent than their file's",
+            "{} targets have more different sizes than are counted: their file may not have the most frequent one",
             tree.of_uncertain_size
         ));
     }
@@ -124,7 +124,7 @@ fn text(tree: &Tree, made: &WrittenTree, notes: &[String]) -> Result<String> {
 /// The output of `--json`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Files<'a> {
-    /// The mix or log.
+    /// Name of the mix or log.
     workload: &'a str,
     /// Targets of the workload.
     targets: usize,

@@ -52,15 +52,13 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
     let shift = plan::shift_plan(&options, &drive)?;
     if shift.is_some() {
         which = SweepWord::Rate;
-        // The watch of live traffic counts the requests.
+        // The live-traffic watch already counts the requests.
         drive.options.watching.detail = Some(WatchWord::Off);
         options.profile.get_or_insert(IfPermitted::Never);
     }
     let limits = parse_limits(&args.fail_if, |limit| is_found(limit, which, sweep.axis.is_some()))?;
     if sweep.unload && which == SweepWord::Rate {
-        return Err(wrong_usage(
-            "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
-        ));
+        return Err(wrong_usage("--unload needs the closed loop, which --sweep rate leaves out"));
     }
     if drive.options.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
@@ -110,11 +108,11 @@ fn is_found(limit: &FailLimit, which: SweepWord, has_axis: bool) -> Result<(), &
     } else if figure.starts_with("find.") && limit.is_at_a_rate() {
         Err("it is found over all rates: leave the @ and its rate out")
     } else if has_axis {
-        Err("with --axis no such point is searched for")
+        Err("--axis does not search for this figure")
     } else if is_rate && which == SweepWord::Connections {
-        Err("--sweep connections, --compare-with and --beside measure no rates")
+        Err("--sweep connections, --compare-with and --beside measure no open loop")
     } else if is_connections && which == SweepWord::Rate {
-        Err("--sweep rate measures over rates alone")
+        Err("--sweep rate measures no closed loop")
     } else {
         Ok(())
     }
@@ -130,16 +128,14 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (second == "--compare-with" && fleet.watch_with.is_some(), "--watch-with"),
         (!drive.output.metrics.metrics.is_empty(), "--metrics"),
     ];
-    refuse_typed(&typed, |option| {
-        format!("{second} measures both sides over connections, and watches them itself: leave {option} out")
-    })
+    refuse_typed(&typed, |option| format!("{second} sets this itself for both sides: leave {option} out"))
 }
 
 pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
-    /// Second subject, measured in turn with the server.
+    /// The second side, measured in turn with the server.
     pub second: Option<Second>,
     /// CPUs of client and server if the sweep varies these.
     pub cpus: Option<axis::CpuSet>,
@@ -162,7 +158,7 @@ impl SearchPlan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Yield point, and layers if permitted.
+    /// Zones; also layers if permitted.
     Zones(IfPermitted),
     /// The cost of the server's layers per packet.
     Profile {
@@ -193,14 +189,14 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
     if let Some(width) = sweep.until_sure_ratio {
         let least_ns = least_ns(sweep, plan.which != SweepWord::Rate, plan.which != SweepWord::Connections);
         said.push(format!(
-            "until intervals are at most {} wide: about {} if three repeats are enough, at most {}",
+            "until intervals are at most {} wide: about {} with three repeats, at most {}",
             exact_percent(width),
             format_nanos(least_ns.min(sweep.budget_ns) as f64),
             format_nanos(sweep.budget_ns as f64)
         ));
     }
     if sweep.unload {
-        said.push("each repeat over connections goes up and down again: half of its time is for the way down".into());
+        said.push("each repeat over connections goes up and then down; half of its time is for the way down".into());
     }
     said
 }
@@ -209,7 +205,7 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<SearchEnd> 
     let (sweep, seed) = (&plan.sweep, search.seed());
     if let Some(shift) = &plan.shift {
         search.announce(&[format!(
-            "live traffic: nothing is sent; times are those of the server's machine; shares {} to {}",
+            "live traffic: no requests are sent; times are those of the server's machine; shares {} to {}",
             format_si(shift.usual),
             format_si(shift.most)
         )])?;

@@ -39,7 +39,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let mut session = Session::open(&options, LoadKind::Single)?;
     session.runner.metrics = metrics;
     if !session.runner.has_clients() {
-        // A closed port costs no time; a bad certificate or a wrong password is one error, not failed requests.
+        // Checks once before the load, so that a closed port, a bad certificate or a wrong password is one error.
         load::connect_once(&session.plan, Duration::from_nanos(session.plan.connect_timeout_ns))?;
     }
     let mut writer = match &output.out {
@@ -71,7 +71,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(why) => Err(anyhow!(why)),
         None => finish(&measured.point, &measured.result, &checks, output.any_status, &session),
     };
-    // The figures were shown already, so a full disk is the error.
+    // The figures are already shown, so report a full disk last.
     let ended = kept.and(ended);
     let why = match &ended {
         Err(error) => Some(failure::sentence(error)),
@@ -162,7 +162,7 @@ fn cut_short(measured: &MeasuredPoint, session: &mut Session) -> Option<String> 
     // A client that was lost after its result does not matter.
     let is_missed = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::WorkerLost);
     if let Some(lost) = session.runner.lost_client().filter(|_| is_missed) {
-        return Some(format!("{lost}; the figures are those of the other clients until then"));
+        return Some(format!("{lost}; the figures are those of the other clients up to then"));
     }
     if result.interrupted {
         return None;
@@ -215,30 +215,30 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
     }
     if !protocol.has_status_codes() {
         return Some(format!(
-            "the server answered every request with an error (mostly {}): check what is asked and of which server",
+            "the server answered every request with an error (mostly {}): check the request and the server",
             protocol.status_words(status)
         ));
     }
     Some(match status {
         100..=199 => format!(
-            "the server left HTTP/1.1 for another protocol (mostly status {status}): leave out the header that asks \
-             for it"
+            "the server left HTTP/1.1 for another protocol (mostly status {status}): leave out the header that \
+             requests it"
         ),
         300..=399 => format!(
             "the server answered every request with a redirect (mostly status {status}), which load does not follow: \
              name the final URL"
         ),
-        500..=599 => format!(
-            "the server answered every request with a server error (mostly status {status}): look at its error log"
-        ),
+        500..=599 => {
+            format!("the server answered every request with a server error (mostly status {status}): see its error log")
+        }
         _ => format!(
             "the server answered every request with an error (mostly status {status}): check path, host and headers"
         ),
     })
 }
 
-/// Parses the `--fail-if` limits. Refuses a limit on a figure that will not be measured (`can_be`), which would count
-/// as crossed at the end.
+/// Parses the `--fail-if` limits. Refuses a limit on a figure that will not be measured (`can_be`), because it would
+/// count as crossed.
 pub fn parse_limits(
     texts: &[String],
     can_be: impl Fn(&FailLimit) -> Result<(), &'static str>,

@@ -15,15 +15,15 @@ pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     let (is_apart, has_path) = (run.options.server.isolate == Some(IfPermitted::Always), run.options.path.is_set());
     refuse_if(
         has_path && run.options.fleet.server_with.is_some(),
-        "a wide-area path lies between two network namespaces of one machine; on the network interface of the \
-             server's machine it would delay what others send there: run straingauge on that machine, as in ssh SERVER \
-             straingauge find --delay 20ms URL -- SERVER ...",
+        "a wide-area path connects two network namespaces of one machine; on the network interface of the server's \
+             machine it would also delay other traffic: run straingauge on that machine, as in ssh SERVER straingauge \
+             find --delay 20ms URL -- SERVER ...",
     )?;
     refuse_if(
         fleet::is_asked_for(&run.options.fleet) && (is_apart || has_path) && !run.command().is_empty(),
-        "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or \
-             a wide-area path put it: leave them out, or start it on a machine without clients (--server-with), where \
-             --isolate always holds",
+        "clients on other machines cannot reach a server in a network namespace of this machine (--isolate always, or \
+             a wide-area path): leave them out, or start the server on a machine without clients (--server-with), \
+             where --isolate always is met",
     )?;
     Ok(())
 }
@@ -82,15 +82,15 @@ pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool)
             return None;
         }
         (
-            "client and server run on one machine and are not pinned apart".to_string(),
+            "client and server run on one machine and are not pinned to different CPUs".to_string(),
             match server_cpus {
                 [] => {
                     "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for \
                      the client"
                 }
                 _ => {
-                    "pin them apart: --server-cpus for the server, taskset for the clients; or use other machines for \
-                     these"
+                    "pin them to different CPUs: --server-cpus for the server, taskset for the clients; or use other \
+                     machines for the clients"
                 }
             },
         )

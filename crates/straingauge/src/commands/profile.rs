@@ -53,7 +53,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     let groups: Result<Vec<FunctionGroup>> =
         args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
     if let Some(Time(short)) = args.duration.filter(|duration| duration.0 < SHORTEST) {
-        return Err(wrong_usage(format!("--duration {short:?} is shorter than 200ms")));
+        return Err(wrong_usage(format!("--duration {short:?} is too short: give at least 200ms")));
     }
     let stop = Stop::on_signals()?;
     if args.accounting == Some(Method::Exact) {
@@ -88,7 +88,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     });
     let changes = before.map(|before| analyze::profile::changes(&before, &folded));
     if files.are_printed() {
-        // Only the file is written.
+        // Standard output is the file's.
     } else if args.json {
         let sampled = Sampled { profile: &profile, interrupted: stop.is_set(), changes: changes.as_deref() };
         print_json(&serde_json::to_value(&sampled)?)?;
@@ -98,7 +98,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
             print(&format!("\n{}", report::profile::changes(changes)))?;
         }
     }
-    // The figures were shown even if the disk is full.
+    // The figures are already shown, so report a full disk last.
     if let Some((path, picture)) = picture {
         output::write(path, picture.as_bytes())?;
     }
@@ -119,13 +119,13 @@ fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
         (!args.group.is_empty(), "--group"),
         (args.frequency.is_some(), "--frequency"),
     ];
-    failure::refuse_typed(&typed, |option| format!("{option} is for samples: leave --accounting exact out"))
+    failure::refuse_typed(&typed, |option| format!("{option} applies to samples: leave --accounting exact out"))
 }
 
 fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     match args.frequency {
         Some(frequency) if !FREQUENCIES.contains(&frequency.0) => {
-            Err(wrong_usage("--frequency must lie between 1 and 4000 samples a second; 199 to 997 is usual"))
+            Err(wrong_usage("--frequency must be 1 to 4000 samples per second, usually 199 to 997"))
         }
         other => Ok(other.map(|frequency| frequency.0 as u32)),
     }

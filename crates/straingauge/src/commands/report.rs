@@ -111,7 +111,7 @@ impl ComparedRuns {
             (Some(price), Ok(compared)) => report::price::text(a, b, price, compared),
             (None, _) if !b.record.scenario.beside().is_empty() => {
                 let command = record::text::plain(&b.record.scenario.beside().join(" "), 120);
-                format!("{}\nNo price: nothing was measured with '{command}' beside it.\n", run_text(a, false))
+                format!("{}\nNo price: nothing was measured with '{command}' running.\n", run_text(a, false))
             }
             (_, compared) => report::run::side_by_side(a, b, compared.as_ref()),
         }
@@ -152,7 +152,7 @@ fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &Run
 fn by_tool(args: &ReportArgs, tool: &str) -> Result<ExitCode> {
     if args.markdown.is_some() || !args.export.is_empty() {
         let tool = record::text::plain(tool, 40);
-        return Err(wrong_usage(format!("this is a run of {tool}, whose report has neither --markdown nor --export")));
+        return Err(wrong_usage(format!("this is a run of {tool}: its report has neither --markdown nor --export")));
     }
     let mut words: Vec<OsString> = vec!["report".into(), args.run.clone().into()];
     words.extend(args.json.then(|| "--json".into()));
@@ -216,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = folder.path().to_str().expect("temporary paths are text");
         fs::write(folder.path().join("run.json"), include_bytes!("../../../../fuzz/valid/run.json")).expect("ours");
-        // Even root cannot write a file where a folder is.
+        // A folder in the file's place stops even root.
         fs::create_dir(folder.path().join("report.html")).expect("ours");
         let report = |options: &[&str]| {
             let words = [&["straingauge", "report", place], options].concat();

@@ -15,11 +15,11 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
     refuse_if(
         !folder.exists(),
         format!(
-            "there is no folder {shown}: name the one that holds your runs; straingauge find writes them into {}",
+            "folder {shown} does not exist: name the folder of your runs; straingauge find writes them into {}",
             crate::defaults::RUNS
         ),
     )?;
-    refuse_if(!folder.is_dir(), format!("{shown} is not a folder: name the one that holds your runs"))?;
+    refuse_if(!folder.is_dir(), format!("{shown} is not a folder: name the folder of your runs"))?;
     let files = OutputFiles::default().and("--page", args.page.as_deref());
     files.check(args.json)?;
     let filter = Filter { since_unix_ms: args.since, only: args.only };
@@ -28,7 +28,7 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
         print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
     }
     if let Some(page) = &args.page {
-        // Links on the page are relative to its own folder.
+        // Links on the page are relative to the page's folder.
         let mut placed = index;
         let whole = absolute(&folder)?;
         let place = |path: &mut PathBuf| *path = whole.join(path.strip_prefix(&folder).unwrap_or(path));

@@ -32,7 +32,7 @@ fn schema_of<T: JsonSchema>() -> Schema {
 pub fn text(name: &str) -> Result<String> {
     let names: Vec<&str> = SCHEMAS.iter().map(|(name, ..)| *name).collect();
     let Some((_, title, schema)) = SCHEMAS.iter().find(|(known, ..)| *known == name) else {
-        return Err(wrong_usage(format!("there is no schema '{name}', but {}", names.join(", "))));
+        return Err(wrong_usage(format!("no schema '{name}'; there is {}", names.join(", "))));
     };
     let mut schema = schema();
     schema.insert("title".into(), format!("straingauge: {title}").into());

@@ -74,8 +74,7 @@ impl Session {
         let watcher = run.watcher()?;
         refuse_if(
             watcher.is_some() && !run.command().is_empty(),
-            "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so \
-                 leave one of the two out",
+            "--watch-with is for a server on another machine, but -- SERVER starts one here: leave one of the two out",
         )?;
         let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
             WatchWord::Budgeted
@@ -86,7 +85,7 @@ impl Session {
         let path_plan = plan::path_plan(&run.options.path, plan.seed)?;
         refuse_if(
             path_plan.is_some() && run.command().is_empty(),
-            "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see \
+            "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for other programs use \
                  straingauge wan)",
         )?;
         let server = if run.command().is_empty() {
@@ -150,7 +149,7 @@ impl Session {
                     "run straingauge doctor to see what is missing; --detail off turns it off",
                 )
             }));
-            // Joins first, so that its thread reads at the same time as the others.
+            // Joins first, so that its thread reads when the others read.
             here.into_iter().for_each(|requests| runner.companions.join(requests));
         }
         if let Some(meter) = server.as_ref().and_then(RunningServer::path_meter) {
@@ -177,12 +176,12 @@ impl Session {
         }
         match &self.plan.protocol {
             Protocol::Redis(_) if status == redis_error(b"DENIED") => Some(
-                "in a network namespace of its own, its clients come from another address: start redis-server with \
+                "in its own network namespace, its clients come from another address: start redis-server with \
                  --protected-mode no",
             ),
-            protocol if protocol.has_status_codes() && matches!(status, 502..=504) => Some(
-                "it runs in a network namespace of its own, from which it reaches no backend: pass --isolate never",
-            ),
+            protocol if protocol.has_status_codes() && matches!(status, 502..=504) => {
+                Some("it runs in its own network namespace, from which it reaches no backend: pass --isolate never")
+            }
             _ => None,
         }
     }
@@ -285,8 +284,8 @@ impl Session {
         }
     }
 
-    /// Why the server accepts no connection, if so. A server that straingauge did not start, or that runs behind a
-    /// shell, may be gone. A server that restarts has one second.
+    /// Why the server accepts no connection; `None` if it does. A server may be gone unnoticed if straingauge did not
+    /// start it, or a shell did. A restarting server has one second.
     pub fn takes_no_connection(&self) -> Option<String> {
         const TRIES: u32 = 5;
         const BETWEEN: Duration = Duration::from_millis(250);
@@ -297,10 +296,10 @@ impl Session {
                 match TcpStream::connect_timeout(address, LIMIT) {
                     Ok(_) => return None,
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                        why.get_or_insert(format!("nothing listens on {address} any more (connection refused)"));
+                        why.get_or_insert(format!("nothing listens any more on {address} (connection refused)"));
                     }
                     Err(error) => {
-                        why.get_or_insert(format!("{address} takes no connection any more: {error}"));
+                        why.get_or_insert(format!("{address} accepts no more connections: {error}"));
                     }
                 }
             }
@@ -341,11 +340,11 @@ fn start_server(
     let isolation = match run.options.server.isolate.unwrap_or_default() {
         IfPermitted::Never if path.is_some() => {
             return Err(wrong_usage(
-                "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
+                "--isolate never excludes a wide-area path, which connects two network namespaces",
             ));
         }
         IfPermitted::Never => Isolation::None,
-        // Clients on other machines could not reach an isolated server.
+        // Clients on other machines cannot reach an isolated server.
         IfPermitted::Auto if fleet::is_asked_for(&run.options.fleet) => Isolation::None,
         IfPermitted::Auto if path.is_some() => Isolation::Demanded("a wide-area path is not possible"),
         IfPermitted::Always => Isolation::Demanded(ALWAYS),
@@ -408,7 +407,7 @@ fn observe_here(
             is_here(plan).map_err(|why| elsewhere(&why))?;
             let is_loopback = plan.addresses.iter().all(|address| address.ip().is_loopback());
             if !is_loopback && matches!(observe::server_on_port(port, None), Ok(None)) {
-                return Err(elsewhere(&format!("no process of this machine listens on port {port}")));
+                return Err(elsewhere(&format!("no process on this machine listens on port {port}")));
             }
             Group::ListeningOn(port)
         }

@@ -65,7 +65,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     if let Some(meter) = &meter {
         meter.take();
     }
-    // COMMAND does not exist yet.
+    // COMMAND was not started yet.
     if should_stop() {
         server.into_iter().for_each(OtherEndCommand::end);
         return Err(interrupted("the path was built"));
@@ -159,12 +159,12 @@ fn start_server<'a>(
             server.end();
             let seconds = timeout.as_secs_f64();
             if listening.is_empty() {
-                bail!("the server '{line}' listens on no port after {seconds} s (--server-timeout gives it longer)");
+                bail!("the server '{line}' does not listen on any port after {seconds} s (longer: --server-timeout)");
             }
             let addresses: Vec<String> = listening.iter().map(SocketAddr::to_string).collect();
             bail!(
-                "the server '{line}' listens on loopback only ({}) after {seconds} s, where COMMAND does not reach it: \
-                 let it listen on all addresses (0.0.0.0; it is alone in its namespace)",
+                "the server '{line}' listens only on loopback ({}) after {seconds} s, where COMMAND cannot reach it: \
+                 let it listen on all addresses (0.0.0.0; its namespace is its own)",
                 addresses.join(", ")
             );
         }

@@ -30,7 +30,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let options = options(&args)?;
     refuse_if(
         interval(&args) < SHORTEST_INTERVAL,
-        "--interval must be at least 100ms: shorter ones would mostly watch the watcher",
+        "--interval must be at least 100ms: shorter ones would mostly measure the watcher",
     )?;
     refuse_if(
         args.duration.is_some_and(|duration| duration.0 < SHORTEST_INTERVAL),
@@ -41,14 +41,14 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let watch = watching(&watcher);
     if let Some(request_ns) = watcher.request_ns().filter(|_| matches!(watch.mode, Mode::Counts | Mode::Exact)) {
         eprintln!(
-            "--detail {} has no limit of overhead: it adds about {:.2} us to a request (modelled)",
+            "--detail {} ignores --overhead: it adds about {:.2} us per request (modelled)",
             watch.mode.word(),
             request_ns / 1e3
         );
     }
     let has_server = !watcher.pids().is_empty();
     if !has_server && args.pid.is_none() && args.cgroup.is_none() {
-        eprintln!("port {} has no server that can be seen: waiting for one (Ctrl-C ends)", watch.port);
+        eprintln!("no visible process listens on port {}: waiting for one (Ctrl-C ends)", watch.port);
     }
     let mut outlets = Outlets::open(&args.metrics)?;
     let mut recording = args.out.as_deref().map(|path| RecordingWriter::create(path, &watcher, &watch)).transpose()?;
@@ -56,7 +56,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         privileges::drop_all_but_bpf(args.pack.is_some(), args.out.as_deref())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
-    // Only now it is known whether the recording can be completed later.
+    // After the privileges are dropped, this shows whether the recording can be completed.
     recording.as_ref().map_or(Ok(()), RecordingWriter::save)?;
     outlets.serve()?;
     let ended = watch_until_end(&args, &stop, &mut watcher, &watch, &mut outlets, recording.as_mut());

@@ -26,10 +26,10 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     };
     let mut here = WatchedCommand { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
     if args.server.is_empty() {
-        // Nothing has to be stopped first, so a signal ends this process at once.
+        // There is no server to stop, so a signal may end this process at once.
         return Ok(remote::serve_watch(target, &mut here, Stop::default().flag()));
     }
-    // Cleans up as the driver does before it starts a server.
+    // Cleans up before starting a server, like the driver.
     crate::leftovers::clean_up().iter().for_each(|line| eprintln!("{line}"));
     machine::raise_descriptor_limit();
     let allowed = |list: &String| crate::plan::allowed(list, "--server-cpus");

@@ -38,8 +38,8 @@ fn establish_timeout(plan: &LoadPlan) -> Duration {
 /// Describes the time and memory for establishing the cold connections.
 pub fn established_words(counts: ColdCounts, kernel_bytes: Option<f64>) -> String {
     format!(
-        "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), \
-         {:.1} us CPU to open one",
+        "{} cold connections established; {} of kernel memory each (both ends if the server is on this machine), {:.1} \
+         us of CPU to open one",
         format_si(counts.established as f64),
         kernel_bytes.map_or("not measurable".into(), format_bytes),
         counts.cpu_ns as f64 / 1e3 / counts.opened.max(1) as f64,
@@ -53,7 +53,7 @@ impl Companion for HeldCold {
         }
         let (count, progress) = (place.value as u64, &mut *with.progress);
         self.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
-            progress.show(&format!("cold connections: {established}, on the way to {count}"));
+            progress.show(&format!("cold connections: {established} of {count}"));
         })?;
         Ok(true)
     }

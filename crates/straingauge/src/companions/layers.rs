@@ -47,7 +47,6 @@ impl Companion for LayerSampler {
     }
 
     fn record_into(&mut self, measured: &mut MeasuredPoint) {
-        // The requests of the window.
         let requests = measured.point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
         if let Some(seen) = self.sampler.window_layers(requests) {
             record_layers(seen, measured);

@@ -45,7 +45,7 @@ pub struct AxisMove<'a> {
 /// For each load, in this order, and for all companions in the order in which they joined:
 ///
 /// 1. [`load_begins`](Companion::load_begins).
-/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the begin and end
+/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the start and end
 ///    of the measured window, on the thread that runs the load. Both or neither: Ctrl-C in the warm-up skips both,
 ///    Ctrl-C in the window ends it early.
 /// 3. [`record_into`](Companion::record_into), once the load has a result, also after Ctrl-C; or

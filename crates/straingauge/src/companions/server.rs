@@ -73,7 +73,7 @@ impl Companion for StartedServer {
         if !status.success() {
             return true;
         }
-        // The server may have left a daemon.
+        // The first process has ended, but may have left a daemon.
         if Instant::now() < self.next_check {
             return false;
         }

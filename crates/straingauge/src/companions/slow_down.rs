@@ -16,7 +16,7 @@ pub struct SlowedServer {
 }
 
 impl SlowedServer {
-    /// Wraps attached programs. `idle_cpus`: the client's CPUs, on which the server does not run.
+    /// Wraps attached BPF programs. `idle_cpus`: the client's CPUs, on which the server does not run.
     pub fn with(slow: SlowDown, idle_cpus: &[usize]) -> SlowedServer {
         SlowedServer { slow, at: None, before: None, during: None, _awake: Awake::keep(idle_cpus) }
     }

@@ -9,7 +9,7 @@ use observe::TimeWaitSockets;
 use record::{Axis, AxisPlace, Figures, LoadPlan, Origin, Sweep, names};
 use std::time::{Duration, Instant};
 
-/// TIME_WAIT lasts a minute; longest wait for sockets that cannot be ended.
+/// Longest wait for sockets that cannot be ended; TIME_WAIT lasts a minute.
 const OUTLIVED: Duration = Duration::from_secs(70);
 /// The number of sockets may differ from the target by this share.
 const NEAR: f64 = 0.98;
@@ -62,9 +62,8 @@ impl TimeWait {
             return Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets, seen: None });
         }
         if server_pid.is_none() {
-            is_here(plan).map_err(|why| {
-                anyhow!("{UNSEEN}: {why}; --watch-with or --server-with has them counted on its machine")
-            })?;
+            is_here(plan)
+                .map_err(|why| anyhow!("{UNSEEN}: {why}; --watch-with or --server-with counts them on its machine"))?;
         }
         let port = plan.addresses[0].port();
         let sockets =
@@ -75,7 +74,7 @@ impl TimeWait {
     fn resize(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if wanted > self.maker.capacity() {
             anyhow::bail!(
-                "{wanted} TIME_WAIT sockets need more ports than there are: {} fit; give more --source-address",
+                "{wanted} TIME_WAIT sockets are more than the ports allow ({}): add --source-address",
                 self.maker.capacity()
             );
         }
@@ -101,7 +100,7 @@ impl TimeWait {
         }
         let begun = Instant::now();
         while self.sockets.count()? > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
-            progress.show("waiting for TIME_WAIT sockets to end (root could end them at once)");
+            progress.show("waiting for TIME_WAIT sockets to end (root can end them at once)");
             std::thread::sleep(Duration::from_millis(200));
         }
         Ok(())

@@ -38,7 +38,7 @@ impl Otlp {
         let url: http::Uri = endpoint.parse().map_err(|_| wrong("is not a URL"))?;
         match url.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(wrong("wants TLS, which is left to a collector on this machine")),
+            Some("https") => return Err(wrong("needs TLS, which is not supported (use a collector on this machine)")),
             _ => return Err(wrong("does not begin with http://")),
         }
         let authority = url.authority().ok_or_else(|| wrong("names no host"))?;
@@ -83,7 +83,10 @@ fn send_all(url: &str, desk: &SharedDesk) {
         if let Some(metrics) = newest {
             let sent = agent.post(url).header("Content-Type", otlp::CONTENT_TYPE).send(&otlp::request(&metrics)[..]);
             if let (Err(why), false) = (&sent, has_complained) {
-                eprintln!("straingauge: metrics cannot be sent to {url}: {why}; measuring goes on, and so do attempts");
+                eprintln!(
+                    "straingauge: metrics cannot be sent to {url}: {why}; measuring continues, and sending is \
+                    retried"
+                );
                 has_complained = true;
             }
         }

@@ -17,14 +17,11 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
             (options.places.is_some(), "--places"),
             (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
-        return refuse_typed(&typed, |option| format!("{option} needs an axis: give --axis too")).map(|()| None);
+        return refuse_typed(&typed, |option| format!("{option} needs --axis")).map(|()| None);
     };
     let axis = Axis::from(word);
     refuse_if(options.sweep.is_some(), "--axis replaces the sweeps: leave --sweep out")?;
-    refuse_if(
-        axis == Axis::Cpus && load.rate.is_some(),
-        "--axis cpus measures the capacity, with a closed loop: leave --rate out",
-    )?;
+    refuse_if(axis == Axis::Cpus && load.rate.is_some(), "--axis cpus uses a closed loop: leave out --rate")?;
     let held = match axis {
         Axis::Connections => [(load.connections.is_some(), "--connections"); 2],
         Axis::Conforming => [(load.connections.is_some(), "--connections"), (load.rate.is_some(), "--rate")],
@@ -52,14 +49,14 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     let values = listed.map(|text| values(text, axis)).transpose()?.unwrap_or_default();
     refuse_if(
         axis == Axis::SlowDown && options.axis_values.is_some() && values.iter().all(|value| *value == 0.0),
-        "--axis-values: nothing would be added; write them as 1us,5us",
+        "--axis-values: no delay would be added; write e.g. 1us,5us",
     )?;
     Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio, slowed, function }))
 }
 
 /// Parses places like `receive,send,function=NAME`; also returns the function.
 fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
-    /// C++ symbols are long, but nobody types a longer one.
+    /// Limit for typed symbols; C++ symbols are long.
     const LONGEST_NAME: usize = 500;
     let (mut places, mut function) = (Vec::new(), None);
     for part in text.split(',').map(str::trim) {
@@ -86,7 +83,7 @@ fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
 pub fn refuse_what_is_varied(axis: Axis, held: &[(bool, &str)]) -> Result<()> {
     refuse_typed(held, |option| {
         let axis = axis.word();
-        format!("--axis {axis} varies what {option} would fix: leave {option} out; --axis-values names the values")
+        format!("--axis {axis} varies this quantity, so leave out {option}; --axis-values sets the values")
     })
 }
 
@@ -108,7 +105,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
             Axis::SlowDown => "0,5us,20us",
             _ => "0,750,2k",
         };
-        wrong_usage(format!("--axis-values: '{}' {why}; write them as {example}", part.escape_debug()))
+        wrong_usage(format!("--axis-values: '{}' {why}; write e.g. {example}", part.escape_debug()))
     };
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -125,10 +122,10 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
             return Err(wrong(part, "would measure nothing".into()));
         }
         if axis == Axis::Delay && value > record::path::MAX_DELAY_NS as f64 {
-            return Err(wrong(part, "is longer than the 10s that a path may delay".into()));
+            return Err(wrong(part, "is longer than a path's maximum delay of 10s".into()));
         }
         if axis == Axis::SlowDown && value > MAX_SLOW_DOWN_NS as f64 {
-            return Err(wrong(part, format!("is longer than the {}us that a spin may take", MAX_SLOW_DOWN_NS / 1000)));
+            return Err(wrong(part, format!("is longer than the maximum of {}us", MAX_SLOW_DOWN_NS / 1000)));
         }
         if value > MOST && !matches!(axis, Axis::Rate | Axis::Delay) {
             return Err(wrong(part, format!("is more than {MOST}")));
@@ -139,12 +136,12 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     found.dedup();
     refuse_if(
         found.len() > MAX_VALUES,
-        format!("--axis-values has {} values: at most {MAX_VALUES} are measured", found.len()),
+        format!("--axis-values has {} values; the maximum is {MAX_VALUES}", found.len()),
     )?;
     Ok(found)
 }
 
-/// Changes a plan to a point on an axis. The caller sets what the engine does not have (cold connections, TIME_WAIT).
+/// Changes a plan to a point on an axis. The caller sets up the axes outside the engine (cold connections, TIME_WAIT).
 /// Connections are varied in a closed loop unless a rate is fixed.
 pub fn turn_to(plan: &mut LoadPlan, at: AxisPlace, arrival: Arrival, open_connections: u64, holds_rate: bool) {
     match at.axis {
@@ -211,7 +208,7 @@ mod tests {
             (options(AxisWord::Cold, "2x"), &none, "--axis-values"),
             (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
             (options(AxisWord::Cpus, "0,1"), &none, "nothing"),
-            (options(AxisWord::SlowDown, "0"), &none, "nothing would be added"),
+            (options(AxisWord::SlowDown, "0"), &none, "no delay would be added"),
             (FindOptions { places: Some("send".into()), ..options(AxisWord::Cold, "1") }, &none, "slow-down only"),
             (
                 FindOptions { places: Some("disk".into()), ..options(AxisWord::SlowDown, "1us") },

@@ -11,9 +11,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(wrong_usage(
-                "demanded-bandwidth of [clients] is a part of the asked bandwidth: give --asked-bandwidth too",
-            ));
+            return Err(wrong_usage("demanded-bandwidth of [clients] needs --asked-bandwidth"));
         }
         (Some(asked), demanded) => {
             let demanded = demanded.map_or(asked.0 * crate::defaults::DEMANDED_SHARE.0, |demanded| demanded.0);
@@ -26,11 +24,11 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     };
     refuse_if(
         read_bytes_per_sec > 0 && bandwidth.is_some(),
-        "--read-rate and --asked-bandwidth both set a client's pace: give one of them",
+        "--read-rate and --asked-bandwidth both set a client's pace: leave one out",
     )?;
     refuse_if(
         options.close_first.is_some() && load.requests_per_connection.is_none(),
-        "close-first of [clients] applies to connections that end: give --requests-per-connection too, as in 1",
+        "close-first of [clients] applies to connections that end: add --requests-per-connection, e.g. 1",
     )?;
     let (times_parts, tls) = (options.parts, tls_plan(options, target)?);
     Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first: options.close_first, times_parts, tls })
@@ -62,10 +60,10 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
     let mut authorities =
         options.tls.iter().filter_map(|word| if let TlsWord::Ca(file) = word { Some(file) } else { None });
     let ca = authorities.next();
-    refuse_if(authorities.next().is_some(), "--tls ca= names two files: put their authorities into one")?;
+    refuse_if(authorities.next().is_some(), "--tls ca= was given twice: put all authorities into one file")?;
     refuse_if(
         is_insecure && ca.is_some(),
-        "--tls insecure checks no certificate, so --tls ca= has no use: leave one out",
+        "--tls insecure checks no certificate, so --tls ca= has no effect: leave one out",
     )?;
     Ok(Some(TlsPlan {
         server_name: target.name.clone(),

@@ -39,7 +39,12 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
         (options.workload.trace.is_some(), "--trace"),
         (options.protocol.http2, "--http2"),
     ];
-    refuse_typed(&typed, |option| format!("{option} is not for gRPC, whose calls are POST over HTTP/2: leave it out"))?;
+    refuse_typed(&typed, |option| {
+        format!(
+            "{option} does not apply to gRPC, whose calls are POST over HTTP/2: leave it \
+        out"
+        )
+    })?;
     let path = format!("/{}", grpc.method);
     if let Some(typed) = &options.protocol.grpc
         && let (_, Some(file)) = method(typed)?
@@ -96,7 +101,7 @@ fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
     let json: &[u8] = if json.is_empty() { b"{}" } else { json };
     let name = of.full_name().to_string();
     let wrong = |why: serde_json::Error| {
-        wrong_usage(format!("the body is no {name} in JSON: {}", why.to_string().escape_debug()))
+        wrong_usage(format!("the body is not a {name} in JSON: {}", why.to_string().escape_debug()))
     };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let message = DynamicMessage::deserialize(of, &mut reader).map_err(wrong)?;
@@ -165,7 +170,7 @@ mod tests {
         assert_eq!(input(&file, "shop.Cart/Watch").unwrap().full_name(), "shop.Item", "it is answered by a stream");
         for json in ["{", "[]", r#"{"names": "pen"}"#, r#"{"count": "x"}"#, "{} {}"] {
             let why = encoded(item(), json.as_bytes()).unwrap_err().to_string();
-            assert!(why.contains("no shop.Item in JSON") && !why.contains('\n'), "{why}");
+            assert!(why.contains("not a shop.Item in JSON") && !why.contains('\n'), "{why}");
         }
         for (file, method, words) in [
             (&file, "shop.Card/Add", "it has shop.Cart"),

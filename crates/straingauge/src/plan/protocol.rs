@@ -20,7 +20,7 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     }
     let of_tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
     let refuse = |typed: &[(bool, &str)], whose: &str| {
-        refuse_typed(typed, |option| format!("{option} is for {whose} URLs: write the URL so, or leave it out"))
+        refuse_typed(typed, |option| format!("{option} is for {whose} URLs: change the URL, or leave {option} out"))
     };
     if target.scheme != Scheme::Redis {
         refuse(&[(!asked.command.is_empty(), "--command")], "redis://")?;
@@ -44,8 +44,8 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         }
         refuse_typed(&[(asked.in_flight.is_some(), "--in-flight")], |option| {
             format!(
-                "{option} is not for HTTP/1.1, which has one request in flight on a connection: give --http2 too, or \
-                 leave it out"
+                "{option} does not apply to HTTP/1.1, which has one request in flight per connection: add --http2, or \
+                 leave {option} out"
             )
         })?;
         return Ok(Protocol::Http);
@@ -83,9 +83,10 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
             pipeline: in_flight,
         }),
         Scheme::Tcp => {
-            let send = asked.send.as_deref().ok_or_else(|| {
-                wrong_usage("a tcp:// URL needs what to send: give --send, as in --send 'ping\\r\\n'")
-            })?;
+            let send = asked
+                .send
+                .as_deref()
+                .ok_or_else(|| wrong_usage("a tcp:// URL needs --send, as in --send 'ping\\r\\n'"))?;
             let expect = asked.expect.as_deref().unwrap_or(defaults::EXPECT);
             Protocol::Tcp(TcpPlan { send: bytes(send)?, expect: end(expect)?, pipeline: in_flight })
         }
@@ -97,7 +98,7 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
         (options.clients.close_first.is_some(), CLOSE_FIRST),
         (options.workload.logged_host, "logged-host of [workload]"),
     ];
-    refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
+    refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave out {option}, or --http2 and --grpc"))
 }
 
 fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
@@ -111,9 +112,8 @@ fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
         (send.is_some(), "--send"),
         (expect.is_some(), "--expect"),
     ];
-    let words = |option: &str| {
-        format!("{option} is about requests, and --requests-per-connection 0 sends none: leave one of them out")
-    };
+    let words =
+        |option: &str| format!("{option} needs requests, but --requests-per-connection 0 sends none: leave one out");
     refuse_typed(&typed, words)?;
     refuse_what_is_https(options, words)?;
     refuse_what_is_tls(options, target)
@@ -148,7 +148,7 @@ fn refuse_what_is_tls(options: &Options, target: &Target) -> Result<()> {
 fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32> {
     match typed.map_or(default, |count| count.0) {
         0 => Err(wrong_usage(format!("{option} 0 would send nothing: give at least 1"))),
-        count => u32::try_from(count).map_err(|_| wrong_usage(format!("{option} {count} is too many: give fewer"))),
+        count => u32::try_from(count).map_err(|_| wrong_usage(format!("{option} {count} is too large"))),
     }
 }
 
@@ -178,7 +178,7 @@ fn database(target: &Target) -> Result<u32> {
     }
     path.parse().map_err(|_| {
         wrong_usage(format!(
-            "'{}' is not a database of Redis: write the URL as redis://HOST:PORT/0",
+            "'{}' is not a Redis database number: write the URL as redis://HOST:PORT/0",
             path.escape_debug()
         ))
     })
@@ -189,7 +189,7 @@ fn bytes(text: &str) -> Result<Vec<u8>> {
     let mut rest = text.as_bytes().iter().copied();
     let wrong = || {
         wrong_usage(format!(
-            "--send '{}': after a backslash come r, n, t, 0, a backslash, or x and two hexadecimal digits",
+            "--send '{}': a backslash must be followed by r, n, t, 0, a backslash, or x and two hexadecimal digits",
             text.escape_debug()
         ))
     };
@@ -225,7 +225,7 @@ fn end(text: &str) -> Result<Expect> {
             Ok(Count(count @ 1..)) => Expect::Bytes(count),
             _ => {
                 return Err(wrong_usage(format!(
-                    "--expect '{}' is not the end of an answer: give line, a number of bytes, u16be or u32be",
+                    "--expect '{}' is invalid: give line, a number of bytes, u16be or u32be",
                     number.escape_debug()
                 )));
             }

@@ -25,7 +25,7 @@ pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
 
 pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
     let ratio = typed.unwrap_or(crate::defaults::OVERHEAD).0;
-    refuse_if(ratio <= 0.0, "--overhead must be above 0, as in 1%; --detail zero costs least")?;
+    refuse_if(ratio <= 0.0, "--overhead must be above 0, e.g. 1%; the cheapest level is --detail zero")?;
     Ok(ratio)
 }
 

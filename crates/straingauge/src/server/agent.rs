@@ -44,7 +44,7 @@ impl Agent {
         let output = ServerOutput::capture(&mut child);
         let guardian = Guardian::over(child.id(), &mark).map_err(|error| {
             process::end(&mut child, &[]);
-            anyhow!("{what} is not started without a process that would end it if straingauge were killed: {error}")
+            anyhow!("{what} was not started, because no guardian process could be: {error}")
         })?;
         Ok(Agent { words, child, output, mark, guardian: Some(guardian) })
     }
@@ -69,7 +69,7 @@ impl Agent {
         if let Some(guardian) = self.guardian.take() {
             let pids = self.pids();
             process::end(&mut self.child, &pids);
-            // Ends the processes that survived.
+            // Ends the remaining processes.
             drop(guardian);
             // Lets the threads that read the output finish.
             std::thread::sleep(Duration::from_millis(20));

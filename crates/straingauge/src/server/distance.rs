@@ -41,9 +41,7 @@ impl Distance {
 
     pub fn path(self) -> &'static str {
         match self {
-            Distance::Machine => {
-                "the network between machines; no client runs on the server's, so each has a separate network stack"
-            }
+            Distance::Machine => "the network between machines; no client shares the server's network stack",
             Distance::Network => "between two network namespaces of one machine",
             Distance::None | Distance::Unknown => "to the given address",
         }
@@ -53,11 +51,11 @@ impl Distance {
         match self {
             Distance::Machine | Distance::Network => Ok(()),
             Distance::None => bail!(
-                "{ALWAYS}: a client runs where --server-with starts the server, and shares its network stack; start \
-                 one of them on another machine"
+                "{ALWAYS}: a client shares the network stack of the machine on which --server-with starts the server; \
+                 move one of them to another machine"
             ),
             Distance::Unknown => {
-                bail!("{ALWAYS}: the watcher on the server's machine does not know which machine it runs on")
+                bail!("{ALWAYS}: the watcher on the server's machine cannot identify its machine")
             }
         }
     }

@@ -27,8 +27,8 @@ pub const LEFTOVERS: [LeftoverKind; 3] = [
     processes("server's process", "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment", |scene| {
         scene.processes("server's process", SERVER)
     }),
-    processes("process beside a server", "STRAINGAUGE_MARK=OWNER.beside.NUMBER in its environment", |scene| {
-        scene.processes("process beside a server", BESIDE)
+    processes("process next to a server", "STRAINGAUGE_MARK=OWNER.beside.NUMBER in its environment", |scene| {
+        scene.processes("process next to a server", BESIDE)
     }),
     processes("process on a path", "STRAINGAUGE_MARK=OWNER.command.NUMBER in its environment", |scene| {
         scene.processes("process on a path", COMMAND_ON_PATH)
@@ -40,10 +40,10 @@ const fn processes(name: &'static str, named: &'static str, find: fn(&SearchScop
 }
 
 pub const COMMAND: &str = "guard-session";
-/// Processes that fork in one round are found in the next.
+/// Maximum rounds. Processes that fork in one round are found in the next.
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
-/// Message: the server was stopped, so nothing is left to do.
+/// Message: the server was stopped, so there is nothing to do.
 pub const STOPPED: u8 = b'.';
 const END: u8 = b'e';
 /// Maximum wait for a killed process to end after it closed its pipes; a large one takes long.
@@ -144,7 +144,7 @@ fn has_ended(owner: &Owner) -> bool {
 pub fn members_of(session: u32, mark: &str) -> Vec<Pid> {
     let is_member = |pid: Pid| {
         let number = pid.as_raw_pid() as u32;
-        // SAFETY: getsid takes and returns numbers. (That of rustix takes no session outside this namespace, 0.)
+        // SAFETY: getsid takes and returns numbers. (rustix's getsid rejects 0, a session outside this namespace.)
         let its_session = unsafe { libc::getsid(pid.as_raw_pid()) };
         start_ticks(number).is_some()
             && (its_session == session as i32 || leftovers::mark_of(number).as_deref() == Some(mark))

@@ -1,4 +1,4 @@
-//! How long a started server runs: until its first process ends, unless that leaves a daemon.
+//! Whether a started server still runs: its first process, or a daemon that it left.
 
 use crate::process;
 use std::process::ExitStatus;

@@ -48,7 +48,7 @@ impl ServerOutput {
         };
         match self.final_words() {
             Some(words) => format!("{how}, saying: {words}"),
-            None => format!("{how} without a word"),
+            None => format!("{how} without output"),
         }
     }
 }

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 /// The hidden command of the watchdog.
 pub const COMMAND: &str = "restore-share";
-/// A command that runs longer is ended.
+/// Timeout of the command.
 const LIMIT: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// The command of a killed straingauge may still be at work, so the usual share is set again after this time.
+/// The watchdog sets the usual share again after this time, because a command of the killed straingauge may still be
+/// running.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub struct ShareCommand {
@@ -30,7 +31,7 @@ impl ShareCommand {
     /// Starts the watchdog, which sets the usual share if this process ends without doing so.
     pub fn guarded(plan: &ShiftPlan) -> Result<ShareCommand> {
         let watchdog = Guardian::with(&[COMMAND, &plan.command, &plan.usual.to_string()])
-            .map_err(|error| anyhow!("no traffic is moved without a process that would move it back: {error}"))?;
+            .map_err(|error| anyhow!("no traffic was moved, because the watchdog could not be started: {error}"))?;
         Ok(ShareCommand { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
     }
 
@@ -46,7 +47,7 @@ impl ShareCommand {
     pub fn set(&mut self, share: f64) -> Result<()> {
         self.has_moved |= share != self.plan.usual;
         let set = set(&self.plan.command, share);
-        // A command that failed may have set anything.
+        // After a failure, the share is unknown.
         self.now = if set.is_ok() { share } else { f64::NAN };
         let Err(why) = set else { return Ok(()) };
         if share == self.plan.usual {
@@ -64,7 +65,7 @@ impl ShareCommand {
         }
         set(&self.plan.command, usual).or_else(|_| set(&self.plan.command, usual)).map_err(|why| {
             anyhow!(
-                "THE USUAL SHARE {usual} IS NOT RESTORED ({why}): run the command yourself with {{share}} = {usual}"
+                "THE USUAL SHARE {usual} WAS NOT RESTORED ({why}): run the command yourself with {{share}} = {usual}"
             )
         })?;
         self.now = usual;

@@ -36,7 +36,7 @@ impl InputStore for Received {
         };
         self.arrived_bytes += piece.gzip.len() as u64;
         if self.arrived_bytes > MOST_BYTES {
-            return Err(format!("the driver's file has more than {} GiB, compressed", MOST_BYTES >> 30));
+            return Err(format!("the driver's file is larger than {} GiB compressed", MOST_BYTES >> 30));
         }
         file.write_all(&piece.gzip).map_err(cannot)?;
         match piece.whole {
@@ -60,7 +60,12 @@ impl Received {
                 Ok(WorkloadFiles { series: Some(series), ..WorkloadFiles::default() })
             }
             InputKind::Log { format, has_body_sizes, origin_ns, round_ns } => {
-                let format = format.parse().map_err(|error| format!("the log's format is not known here: {error}"))?;
+                let format = format.parse().map_err(|error| {
+                    format!(
+                        "the worker does not know the log's format: \
+                    {error}"
+                    )
+                })?;
                 // Each engine thread opens the file itself.
                 let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 self.kept = Some(file);

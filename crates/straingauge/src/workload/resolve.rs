@@ -19,7 +19,7 @@ use workload::trace::{SizeMeaning, TraceReader};
 
 /// The rate of a log is estimated from this many requests before a single run; reading more would delay the run.
 const ESTIMATED_FROM: u64 = 10_000;
-/// A window without limit: the log ends first.
+/// A window longer than any log, which then ends first.
 const UNTIL_THE_END_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// The effect of the options on a plan.
@@ -27,7 +27,7 @@ pub struct Resolved {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
     pub pace: Option<Pace>,
-    /// The window if the workload has a fixed length, at most that of the options.
+    /// The window of a workload with a fixed length, at most that of the options.
     pub duration_ns: Option<u64>,
     /// Connections if the options name none.
     pub default_connections: Option<u64>,
@@ -43,19 +43,13 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     let is_replay = options.trace.is_some() && !is_fitted;
     refuse_if(
         options.trace_format.is_some() && options.trace.is_none(),
-        "trace-format of [workload] needs a log: give --trace LOG too",
+        "trace-format of [workload] needs --trace LOG",
     )?;
-    refuse_if(
-        options.session_gap.is_some() && !is_replay,
-        "session-gap of [workload] needs a log to replay: give --trace LOG too",
-    )?;
-    refuse_if(
-        options.logged_host && !is_replay,
-        "logged-host of [workload] needs a log to replay: give --trace LOG too",
-    )?;
+    refuse_if(options.session_gap.is_some() && !is_replay, "session-gap of [workload] needs --trace LOG")?;
+    refuse_if(options.logged_host && !is_replay, "logged-host of [workload] needs --trace LOG")?;
     refuse_if(
         options.speed.is_some() && !is_replay && options.rate_series.is_none(),
-        "--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too",
+        "--speed needs --trace LOG or --rate-series FILE",
     )?;
     if is_replay {
         return replay(options, load, target, is_sweep);
@@ -94,7 +88,7 @@ fn follow(
         }
         Some(Speed::Times(speed)) => Some(speed),
         Some(Speed::Max) => {
-            return Err(wrong_usage("--speed max needs a log: a rate series has times only, so give a number"));
+            return Err(wrong_usage("--speed max needs a log; for a rate series give a number"));
         }
     };
     let asked_ns = load.duration.map(|time| time.nanos());
@@ -123,7 +117,7 @@ fn follow(
 
 fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
     let path = options.trace.as_deref().unwrap_or(Path::new(""));
-    refuse_if(options.mix.is_some(), "--mix and --trace both say what to ask for: give one of them, or --mix fitted")?;
+    refuse_if(options.mix.is_some(), "--mix and --trace both choose the requests: give one of them, or --mix fitted")?;
     let typed = [
         (load.urls.is_some(), "--urls"),
         (options.dynamic_urls.is_some(), "dynamic-urls of [workload]"),
@@ -134,15 +128,15 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
         (load.body.is_some(), "--body"),
     ];
     refuse_typed(&typed, |option| {
-        format!("{option} does not go with --trace: the log decides which requests are sent, and when")
+        format!("{option} does not work with --trace: the log determines the requests and their times")
     })?;
     refuse_if(
         load.rate.is_some(),
-        "--rate does not go with --trace: the log has its own rate, which --speed multiplies",
+        "--rate does not work with --trace: the log has its own rate, which --speed multiplies",
     )?;
     refuse_if(
         target.path != "/",
-        format!("with --trace the log names the paths: write http://{}/ without one", target.host_field),
+        format!("with --trace the log has the paths: write http://{}/ without one", target.host_field),
     )?;
     refuse_if(is_sweep && options.speed.is_some(), "find chooses the speed of a replay itself: leave --speed out")?;
     if !std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.is_file() {

@@ -34,7 +34,7 @@ pub struct WorkloadFiles {
 pub struct LogFile {
     pub path: PathBuf,
     pub format: LogFormat,
-    /// Whether the log has body sizes that responses can be compared with.
+    /// Whether the log has body sizes for comparison with responses.
     pub has_body_sizes: bool,
     /// Whether this part of a log has no client.
     pub is_empty: bool,
@@ -256,8 +256,8 @@ impl<'a> LogSteps<'a> {
         }
     }
 
-    /// Refuses to wait more than a day for a request, and names the line of the log's longest gap. A sweep starts the
-    /// log again instead.
+    /// If the next request is more than a day away: a message with the line of the log's longest gap. A sweep restarts
+    /// the log instead.
     fn waits_too_long(&mut self, intended_ns: u64) -> Option<String> {
         let last_ns = std::mem::replace(&mut self.last_ns, intended_ns);
         let waited_until_ns = intended_ns.min(self.length_ns);
@@ -268,7 +268,7 @@ impl<'a> LogSteps<'a> {
         let Disorder { gap_max_ns: gap_ns, gap_line: line, .. } = self.plan.counts().disorder;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
-                "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the \
+                "{}: line {line} is {:.1} days later than the lines above it; a replay waits at most one day: cut the \
                  log there, or replay it faster (--speed)",
                 self.log.path.display(),
                 gap_ns as f64 / LONGEST_WAIT_NS as f64
@@ -418,7 +418,7 @@ mod tests {
         let jump = ["01/Jan/1970:00:00:03", "01/Jan/1970:00:00:04", "17/May/2015:10:05:03", "17/May/2015:10:05:04"];
         let (sent, why) = of_dates(&jump, Some(1.0), u64::MAX);
         let why = why.expect("the replay ends");
-        assert!(sent == 2 && why.contains(": line 3 is 16572.4 days after the lines above it"), "{sent}: {why}");
+        assert!(sent == 2 && why.contains(": line 3 is 16572.4 days later than the lines above it"), "{sent}: {why}");
         // No long wait occurs without times, in a shorter window, or at a high speed.
         assert_eq!(of_dates(&jump, None, u64::MAX), (4, None));
         assert_eq!(of_dates(&jump, Some(1.0), 60_000_000_000), (4, None));

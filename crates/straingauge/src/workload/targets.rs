@@ -24,7 +24,7 @@ pub struct ListedTarget {
 /// Reads a list of paths or URLs of the target's server, each with an optional weight. `option` is named in messages.
 pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<ListedTarget>> {
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES, option)?)
-        .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
+        .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL per line", path.display())))?;
     let mut found = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (index, line) in text.lines().enumerate() {
@@ -41,15 +41,15 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
                 Ok(weight) if weight.is_finite() && weight >= 0.0 => Some(weight),
                 _ => {
                     return Err(wrong_usage(format!(
-                        "{}: the weight after the URL must be a number from 0 up, such as 2.5 (a space in a URL is \
-                         written %20)",
+                        "{}: the weight after the URL must be a number of at least 0, e.g. 2.5 (write a space in a URL \
+                         as %20)",
                         at()
                     )));
                 }
             },
             _ => {
                 return Err(wrong_usage(format!(
-                    "{}: more than a URL and its weight (a space in a URL is written %20)",
+                    "{}: a line has a URL and an optional weight (write a space in a URL as %20)",
                     at()
                 )));
             }
@@ -62,11 +62,11 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
         let one = Target::parse(&origin).with_context(at)?;
         if (one.is_tls, one.name.as_str(), one.port) != (target.is_tls, target.name.as_str(), target.port) {
             let (one, other) = (one.host_field, &target.host_field);
-            return Err(wrong_usage(format!("{}: {one} is another server than {other}", at())));
+            return Err(wrong_usage(format!("{}: {one} and {other} are different servers", at())));
         }
         found.push(ListedTarget { path: one.path, weight });
     }
-    refuse_if(found.is_empty(), format!("{} lists no path: {option} takes one path or URL a line", path.display()))?;
+    refuse_if(found.is_empty(), format!("{} lists no path: {option} takes one path or URL per line", path.display()))?;
     Ok(found)
 }
 
@@ -78,10 +78,7 @@ fn weights(list: &[ListedTarget]) -> Option<Vec<f64>> {
 
 fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     let sum: f64 = weights.iter().sum();
-    refuse_if(
-        sum <= 0.0 || !sum.is_finite(),
-        format!("{}: the weights add up to nothing to draw from", path.display()),
-    )?;
+    refuse_if(sum <= 0.0 || !sum.is_finite(), format!("{}: the sum of the weights must be above 0", path.display()))?;
     Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
 }
 
@@ -107,7 +104,7 @@ pub struct PlannedRequests {
 pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<PlannedRequests> {
     let mut wanted = match (&options.mix, urls) {
         (Some(_), Some(_)) => {
-            return Err(wrong_usage("--mix and --urls both say what to ask for: give one of them"));
+            return Err(wrong_usage("--mix and --urls both choose the requests: give one of them"));
         }
         (Some(name), None) => mix(name, options, target)?,
         (None, Some(path)) => {
@@ -129,14 +126,12 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
     };
     refuse_if(
         options.classes.is_some() && options.mix.is_none() && options.trace.is_none(),
-        "--classes needs sizes that are known before the answer: give --mix or --trace too",
+        "--classes needs sizes that are known in advance: add --mix or --trace",
     )?;
     match (&options.dynamic_urls, options.dynamic_share) {
         (None, None) => {}
         (None, Some(_)) => {
-            return Err(wrong_usage(
-                "dynamic-share of [workload] needs the URLs that get it: give --set workload.dynamic-urls=FILE",
-            ));
+            return Err(wrong_usage("dynamic-share of [workload] needs URLs: add --set workload.dynamic-urls=FILE"));
         }
         (Some(path), share) => {
             add_dynamic(&mut wanted, path, share.unwrap_or(crate::defaults::DYNAMIC_SHARE).0, target)?
@@ -170,9 +165,9 @@ fn add_dynamic(wanted: &mut PlannedRequests, path: &Path, share: f64, target: &T
 fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<PlannedRequests> {
     let mut mix = match (name, &options.trace) {
         ("fitted", Some(log)) => fitted(log, options)?,
-        ("fitted", None) => return Err(wrong_usage("--mix fitted needs the log to fit to: give --trace LOG too")),
+        ("fitted", None) => return Err(wrong_usage("--mix fitted needs --trace LOG")),
         (_, Some(_)) => {
-            return Err(wrong_usage("--mix and --trace both say what to ask for: give one of them, or --mix fitted"));
+            return Err(wrong_usage("--mix and --trace both choose the requests: give one of them, or --mix fitted"));
         }
         (name, None) => Mix::named(name).map_err(|error| wrong_usage(format!("--mix: {error}")))?,
     };
@@ -181,7 +176,7 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Planned
     }
     let Some(base) = target.path.strip_suffix('/') else {
         return Err(wrong_usage(format!(
-            "with --mix the URL names the directory of the documents, and '{}' does not end in /: write http://{}/",
+            "with --mix the URL is the documents' directory, but '{}' does not end in /: write http://{}/",
             target.path.escape_debug(),
             target.host_field
         )));

@@ -18,7 +18,7 @@ use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
 
 const CPUS: &str = "{cpus}";
-/// Connections that keep a CPU of most servers busy.
+/// Connections per CPU that keep most servers busy.
 const CONNECTIONS_PER_CPU: u64 = 16;
 
 /// CPUs of client and server for an axis of CPUs.

@@ -28,7 +28,7 @@ impl Search<'_> {
             if let Some(why) = &why {
                 side.writer.record_mut().doubts.push(DoubtKind::Interrupted.warning(
                     format!("the run ended early: {why}"),
-                    "the zones rest on the points measured until then; run it again to its end",
+                    "the zones rest on the points measured so far; repeat the run to its end",
                 ));
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
@@ -87,11 +87,9 @@ impl Search<'_> {
         shown.and(summarised)?;
         match ended {
             SearchEnd::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
-            SearchEnd::Lost(_) => bail!(
-                "{}; the points measured until then are kept in {}",
-                why.unwrap_or_default(),
-                first.path.display()
-            ),
+            SearchEnd::Lost(_) => {
+                bail!("{}; the points measured so far are kept in {}", why.unwrap_or_default(), first.path.display())
+            }
             SearchEnd::Complete => {}
         }
         let code = match compared {

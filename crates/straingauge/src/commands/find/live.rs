@@ -110,8 +110,8 @@ pub(super) fn check(address: SocketAddr) -> Result<()> {
         return Ok(());
     }
     Err(wrong_usage(format!(
-        "--live {address} would show the run to other machines: give a loopback address, as 127.0.0.1:{}, and forward \
-         its port (ssh -L) to look from elsewhere",
+        "--live {address} would show the run to other machines: use a loopback address, e.g. 127.0.0.1:{}, and forward \
+         its port (ssh -L) to see the page elsewhere",
         address.port()
     )))
 }
@@ -144,7 +144,7 @@ impl Site for Pages {
         };
         // Refuses DNS rebinding.
         if !request.host.is_some_and(is_loopback) {
-            return text("403 Forbidden", "this is only for 127.0.0.1 and localhost\n");
+            return text("403 Forbidden", "only 127.0.0.1 and localhost are served\n");
         }
         let page = |policy: &str, body: &str| {
             let headers = format!("{HEADERS}Content-Security-Policy: {policy}\r\n");

@@ -58,7 +58,7 @@ pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
     let wanted = (HEAD_ROOM * busy).max(FEWEST);
     let as_fast = best.range(busy..).take_while(|(_, good)| **good >= SLOWER_RATIO * peak).map(|(load, _)| *load);
-    // The sweep tells nothing about more connections than it had.
+    // The sweep shows nothing beyond its own connections.
     let slower_beyond = as_fast.last().filter(|last| best.keys().any(|load| load > last));
     let most = slower_beyond.unwrap_or(most).min(most);
     Some((wanted.min(most), most))
@@ -101,8 +101,8 @@ impl TriedConnections {
     pub fn doubt(&self, more: &TriedConnections) -> Doubt {
         DoubtKind::SilentConnections.warning(
             format!("open loop: {}, {}, which it uses", more.outcome(), self.outcome()),
-            "check how many connections the server serves at a time (its workers, its backlog), or say how many the \
-             open loop may use (--open-connections)",
+            "check how many connections the server serves at a time (its workers, its backlog), or limit those of the \
+             open loop (--open-connections)",
         )
     }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_connections_stays_for_a_slow_or_dead_server() {
+    fn slow_and_dead_servers_do_not_change_the_number_of_connections() {
         assert_eq!(found(1024, 50, |held| held), (1024, vec![1024, 256, 64, 16]));
         assert_eq!(found(1024, 0, |_| 0).0, 1024);
         assert_eq!(found(20, 0, |_| 0), (20, vec![20]));

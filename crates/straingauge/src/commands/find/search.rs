@@ -74,7 +74,7 @@ pub(super) struct Search<'a> {
     open_connections: Option<u64>,
     /// The most connections that do not slow the server down, if a closed loop showed it.
     most_served: Option<u64>,
-    /// Whether more connections did not increase the throughput.
+    /// Whether a try showed that more connections do not increase the throughput.
     has_enough_connections: bool,
     /// Whether each server needs a warm-up after a start; `None` if unknown.
     pub(super) is_slow_at_first: [Option<bool>; 2],
@@ -113,7 +113,6 @@ impl<'a> Search<'a> {
         self.session.as_ref().map_or(1, |session| session.plan.seed)
     }
 
-    /// All points of the current server.
     pub fn points(&self) -> &[Point] {
         &self.sides[self.now].points
     }
@@ -169,7 +168,7 @@ impl<'a> Search<'a> {
         }
         let stop = self.session()?.stop.clone();
         self.close();
-        // The next session installs a separate listener for signals.
+        // The next session installs its own signal handlers, so check this one first.
         if stop.is_set() {
             return Ok(Some(SearchEnd::Interrupted));
         }
@@ -180,13 +179,13 @@ impl<'a> Search<'a> {
     /// Continues with the same server: side 1 with the command, started for each turn, side 0 without it.
     fn change_beside(&mut self, side: usize) -> Result<Option<SearchEnd>> {
         self.end_beside();
-        let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
+        let Some((command, settle)) = self.plan.beside() else { bail!("--beside has no command") };
         let port = self.drive.target.port;
         let session = self.session.take().context("no server is being measured")?;
         self.turn_to(side, &session)?;
         let session = self.session.insert(session);
         if side == 1 {
-            session.progress.show(&format!("starting {} beside the server", command[0]));
+            session.progress.show(&format!("starting {} next to the server", command[0]));
             match BesideCommand::start(command, port, session) {
                 Ok(beside) => self.beside = Some(beside),
                 Err(error) => return Ok(Some(SearchEnd::Lost(format!("{error:#}")))),
@@ -198,7 +197,7 @@ impl<'a> Search<'a> {
                 return Ok(Some(SearchEnd::Interrupted));
             }
             if let Some(how) = self.beside.as_mut().and_then(|beside| beside.end_reason(&mut session.runner)) {
-                return Ok(Some(SearchEnd::Lost(format!("{how}, before anything was measured with it"))));
+                return Ok(Some(SearchEnd::Lost(format!("{how} before it was measured"))));
             }
             std::thread::sleep(self.beside.as_ref().map_or(Duration::from_millis(10), BesideCommand::check_interval));
         }
@@ -274,7 +273,7 @@ impl<'a> Search<'a> {
             Some(shift) => {
                 let criteria = plan.sweep.criteria;
                 session.runner.live = Some(Box::new(Shift::start(drive.target.port, shift, criteria)?));
-                // The clients are real, and elsewhere.
+                // Live traffic comes from other machines, so no CPUs are shared with clients.
                 session.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
                 session.doubts.push(shift::seen_from_the_server());
             }
@@ -315,7 +314,7 @@ impl<'a> Search<'a> {
     pub fn close(&mut self) {
         self.end_beside();
         let Some(mut session) = self.session.take() else { return };
-        // First of all, live traffic gets back to where it was.
+        // First, return live traffic to the usual share.
         session.runner.live = None;
         // With --beside, both sides have the same server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
@@ -329,7 +328,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Starts the server anew on so many CPUs, unless it runs on them.
+    /// Starts the server anew on this number of CPUs, unless it runs on them.
     fn serve_on(&mut self, cpus: usize) -> Result<Option<SearchEnd>> {
         if self.on_cpus.replace(cpus) == Some(cpus) {
             return Ok(None);
@@ -420,7 +419,7 @@ impl<'a> Search<'a> {
         let known = self.points().iter().filter(|point| open_loop::is_heard(point)).map(|point| point.connections);
         let known = known.max().unwrap_or(0);
         let session = self.session()?;
-        session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
+        session.progress.show(&format!("{} connections: checking that the server serves them", format_si(most as f64)));
         // Includes all companions of a point, so that they count nothing from before it.
         let round_trip_ns = session.round_trip_ns();
         let mut load = |plan: &LoadPlan| {
@@ -510,7 +509,7 @@ impl<'a> Search<'a> {
             measured => measured?,
         };
         if measured.result.interrupted {
-            // A point that was cut short is dropped; those before it are kept.
+            // Drops the incomplete point, keeps earlier ones.
             return Ok(Some(SearchEnd::Interrupted));
         }
         let at = label(&plan);
@@ -528,14 +527,14 @@ impl<'a> Search<'a> {
             }
             self.has_enough_connections = !open_loop::is_more(&again.point, &measured.point);
             if self.has_enough_connections {
-                session.progress.say(&format!("the server answered no more over {many}: {few} from here on"));
+                session.progress.say(&format!("{many} connections did not increase the answers: {few} from here on"));
             } else {
                 (measured, plan) = (again, wider);
                 self.open_connections = Some(more);
             }
         }
         if may_widen {
-            // More connections were tried and do not help: the requests would then wait in the server.
+            // More connections were tried and do not help, because requests then wait in the server.
             measured.point.doubts.retain(|doubt| doubt.kind != DoubtKind::ConnectionWait);
         }
         if let Some(how) = self.beside.as_mut().and_then(|beside| beside.end_reason(&mut session.runner)) {
@@ -605,11 +604,11 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     match answer.status {
         status if !session.plan.protocol.has_status_codes() => match answer.error {
             Some(error) => {
-                let why = session.why_isolated(status).unwrap_or("check what is asked");
+                let why = session.why_isolated(status).unwrap_or("check the request");
                 bail!("the server answers '{error}': {why}, or pass --any-status")
             }
             None if (200..400).contains(&status) => Ok(()),
-            None => bail!("the server answers with an error: check what is asked, or pass --any-status"),
+            None => bail!("the server answers with an error: check the request, or pass --any-status"),
         },
         status if load::is_redirect(status) => {
             let location = answer.location.unwrap_or_default();

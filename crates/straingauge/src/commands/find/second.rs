@@ -15,7 +15,7 @@ pub(in crate::commands) struct Second {
     pub command: Vec<String>,
     /// Time for a command to start or end; `None` for a second server.
     pub settle: Option<Duration>,
-    /// The exit code is that of a crossed limit if the second side is worse by more than this.
+    /// Regression threshold.
     pub threshold_ratio: f64,
 }
 
@@ -30,12 +30,12 @@ pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
 pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option<Second>> {
     let threshold_ratio = plan::threshold_ratio(options.threshold)?;
     if options.settle.is_some() && options.beside.is_none() {
-        return Err(wrong_usage("settle of [find] is for a command beside the server: give --beside too"));
+        return Err(wrong_usage("settle of [find] needs a command next to the server: add --beside"));
     }
     let (command, settle) = match (&options.compare_with, &options.beside) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
-            return Err(wrong_usage("--compare-with and --beside are two comparisons: leave one of them out"));
+            return Err(wrong_usage("--compare-with and --beside exclude each other: leave one out"));
         }
         (Some(with), None) => {
             let is_elsewhere = drive.options.fleet.server_with.is_some();
@@ -59,11 +59,11 @@ fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The second server's command; `scale` is the first server under scalable select. On this machine, the tool is asked
-/// whether it applies.
+/// The second server's command; `scale` means the first server under scalable select. For a local server, the tool
+/// checks whether it applies.
 pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
-        return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));
+        return Err(wrong_usage("--compare-with also needs the first server: add -- SERVER ..."));
     }
     if with.trim() == "scale" {
         let mut program = "straingauge".to_string();

@@ -6,10 +6,10 @@ use record::units::format_nanos;
 use record::{DoubtKind, LoadPlan, Pace, Sweep, names};
 use std::time::Instant;
 
-/// Enough connections to keep most servers busy.
+/// Connections that keep most servers busy.
 const CONNECTIONS: u64 = 8;
-/// A server that is restarted for each turn is warmed up again, for this share of the first warm-up, if its cost fell
-/// by more than this share.
+/// A server that is restarted for each turn is warmed up again if its cost fell by more than this share in the first
+/// warm-up.
 const FALL_RATIO: f64 = 0.1;
 const AGAIN_PART: u64 = 8;
 
@@ -58,7 +58,7 @@ impl Search<'_> {
         let said = match warm_up.fell() {
             Some((first, last)) => {
                 let (first, last) = (format_nanos(first * 1e3), format_nanos(last * 1e3));
-                format!("{took}, {what} of a request from {first} to {last}")
+                format!("{took}, {what} per request from {first} to {last}")
             }
             None => took,
         };
@@ -73,8 +73,8 @@ impl Search<'_> {
         record.server_facts.insert("warm-up".into(), said.clone());
         if still_falls {
             record.doubts.push(DoubtKind::Drift.warning(
-                format!("a request's {what} still fell at the end of the warm-up ({said})"),
-                "the first points may cost too much: load the server before, or raise --budget",
+                format!("{what} per request still fell at the end of the warm-up ({said})"),
+                "the first points may show too high a cost: warm the server up before, or raise --budget",
             ));
         }
         Ok(None)

@@ -29,13 +29,13 @@ const MOST_RATE: f64 = 1e7;
 pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     refuse_if(
         !matches!(args.accounting, None | Some(Method::Sampled)),
-        "--axis measures by samples: leave --accounting out",
+        "--axis always samples: leave --accounting out",
     )?;
     let typed = &args.sweep;
     let Some(url) = args.port.clone().filter(|_| !typed.command.is_empty()) else {
         return Err(wrong_usage(
-            "--axis starts what it profiles: give the server's URL and its command, as in: straingauge profile --axis \
-             connections http://127.0.0.1:8080/ -- SERVER ...",
+            "--axis starts the server: give its URL and its command, as in: straingauge profile --axis connections \
+             http://127.0.0.1:8080/ -- SERVER ...",
         ));
     };
     let axis = Axis::from(axis);
@@ -78,7 +78,7 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
 /// The values of the axis (empty: found during the run), and the connections to hold with it.
 fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
     if let Some(Count(wrong)) = typed.connections.filter(|count| !(1..=MOST_CONNECTIONS).contains(&count.0)) {
-        return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
+        return Err(wrong_usage(format!("--connections {wrong} is out of range: give 1 to {MOST_CONNECTIONS}")));
     }
     let held = match axis {
         Axis::Connections => (typed.connections.is_some(), "--connections"),
@@ -102,7 +102,7 @@ fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
     };
     let largest = values.iter().copied().fold(0.0, f64::max);
     let rate = typed.rate.map_or(1.0, |rate| rate.0);
-    refuse_if(rate <= 0.0, "--rate 0 sends nothing")?;
+    refuse_if(rate <= 0.0, "--rate 0 would send nothing")?;
     for (option, value, most) in [("--axis-values", largest, most), ("--rate", rate, MOST_RATE)] {
         refuse_if(value > most, format!("{option} {value:.0} is more than {most:.0}"))?;
     }
@@ -115,7 +115,7 @@ fn sweep(args: &ProfileArgs, axis: Axis, values: Vec<f64>, connections: u64) -> 
     let budget = args.sweep.budget.map_or(defaults::PROFILE_BUDGET, |time| time.0);
     refuse_if(budget < SHORTEST_BUDGET, "--budget must be at least 1s: less measures nothing")?;
     let repeats = args.sweep.repeats.map_or(defaults::REPEATS, |count| count.0);
-    refuse_if(!(1..=1000).contains(&repeats), "--repeats must lie between 1 and 1000")?;
+    refuse_if(!(1..=1000).contains(&repeats), "--repeats must be 1 to 1000")?;
     let connections_max = match axis {
         Axis::Connections => values.iter().fold(1.0f64, |most, value| most.max(*value)) as u64,
         _ => connections,

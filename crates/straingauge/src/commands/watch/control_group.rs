@@ -39,7 +39,7 @@ fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
         [one] => Ok(one.clone()),
         [] => Err(wrong_usage(format!(
             "--cgroup {}: no control group below {} has this name: give its folder, a unit (nginx, nginx.service) or \
-             at least {SHORT_ID} characters of a container's id",
+             at least {SHORT_ID} characters of a container id",
             plain(name, 80),
             root.display()
         ))),

@@ -19,7 +19,8 @@ impl KeyListener {
         single.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
         tcsetattr(stdin(), OptionalActions::Now, &single).ok()?;
         for signal in heeded(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
-            // The first signal ends the watch in order, the second one at once, without running destructors.
+            // The first signal ends the watch in order. The second one ends it at once, without destructors, so a
+            // handler restores the terminal.
             let before = before.clone();
             // SAFETY: the action makes one system call, which may be made in a signal handler (signal-safety(7)).
             let _ = unsafe { signal_hook::low_level::register(signal, move || put_back(&before)) };

@@ -15,7 +15,7 @@ pub struct View {
     is_json: bool,
     is_terminal: bool,
     earlier: Option<Reading>,
-    /// Takes keys while the screen is drawn.
+    /// Reads single keys until dropped.
     _keys: Option<KeyListener>,
 }
 
