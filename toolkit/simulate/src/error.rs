@@ -10,8 +10,8 @@ pub enum SimulateError {
     NoQemu,
     /// The emulator has another plugin interface.
     #[error(
-        "QEMU {version} has another plugin interface; install QEMU 6.0 to 10 (7.2 and 10.0 have been tried), or name \
-         it with --qemu"
+        "QEMU {version} has another plugin interface; install QEMU 6.0 to 10 (tested with 7.2 and 10.0), or name it \
+         with --qemu"
     )]
     OtherQemu {
         /// Its version.
@@ -19,7 +19,7 @@ pub enum SimulateError {
     },
     /// A part of the program is missing.
     #[error(
-        "{name} is not in {folder}, beside this program; build all parts with make -C toolkit/simulate, and keep them \
+        "{name} is not in {folder}, next to this program; build all parts with make -C toolkit/simulate, and keep them \
          together",
         folder = folder.display()
     )]
@@ -45,7 +45,7 @@ pub enum SimulateError {
         looked: String,
     },
     /// A file of the host is missing.
-    #[error("{what} cannot be taken into the guest: {why}")]
+    #[error("{what} cannot be copied into the guest: {why}")]
     NotTaken {
         /// The file or program.
         what: String,
@@ -54,8 +54,8 @@ pub enum SimulateError {
     },
     /// The guest needs more memory than is free.
     #[error(
-        "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less \
-         with --memory"
+        "the guest needs {needed_mib} MiB of memory, but only {free_mib} MiB are free; end other programs, or give it \
+         less with --memory"
     )]
     NoMemory {
         /// Memory that it would use.
@@ -72,7 +72,7 @@ pub enum SimulateError {
         source: std::io::Error,
     },
     /// The emulator ended or misbehaved.
-    #[error("QEMU ended before the guest had done its work: {words}")]
+    #[error("QEMU ended before the guest had finished its work: {words}")]
     Qemu {
         /// Its last output, or the guest's.
         words: String,
@@ -83,7 +83,7 @@ pub enum SimulateError {
     /// The simulation exceeded the time limit.
     #[error(
         "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if \
-         it has many connections; its last words: {words}"
+         it has many connections; its last output: {words}"
     )]
     Late {
         /// The limit.

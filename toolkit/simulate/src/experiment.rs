@@ -228,9 +228,9 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
         Some(name) => {
             let known: Vec<&str> = rows.iter().filter_map(|row| row.structure.as_deref()).take(20).collect();
             let known = if known.is_empty() {
-                "nor one of any other structure that is known".to_string()
+                "nor of any other known structure".to_string()
             } else {
-                format!("those with most misses are {}", known.join(", "))
+                format!("the structures with the most misses are {}", known.join(", "))
             };
             Err(SimulateError::Impossible(format!("--repack {name}: no object of this structure was touched; {known}")))
         }

@@ -30,7 +30,7 @@ pub enum SimulationError {
         source: std::io::Error,
     },
     /// The file was not written by a simulation.
-    #[error("{path} is no simulation: {why}")]
+    #[error("{path} is not a simulation: {why}")]
     Malformed {
         /// The file.
         path: String,
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_and_damaged_runs_are_no_simulations() {
+    fn measured_and_damaged_runs_are_refused() {
         let refused = |text: &str| Simulation::parse(text.as_bytes()).unwrap_err();
         assert!(refused("{\"origin\": \"timed\"}").contains("simulated"));
         for text in ["{}", "[", "{\"origin\": \"simulated\", \"points\": 3}"] {

@@ -35,7 +35,7 @@ fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path} in {value:#}"))
 }
 
-/// Number of counted packets. Twice as many as short runs need would change nothing.
+/// Number of counted packets, which is larger in long runs.
 fn packets() -> u32 {
     if long_run() { 5000 } else { 300 }
 }
@@ -80,7 +80,7 @@ fn assert_the_directory_has_a_report(place: &str) -> Value {
     let json = run(&mut simulate(&["report", place, "--json"])).exits_with(0).json();
     assert_eq!((&json["kind"], &json["simulation"]["origin"]), (&"simulation".into(), &"simulated".into()));
     std::fs::write(Path::new(place).join("simulation.json"), "{\"origin\": \"timed\"}").expect("a broken file");
-    run(&mut simulate(&["report", place])).exits_with(1).complains_of(&["simulation.json is no simulation"]);
+    run(&mut simulate(&["report", place])).exits_with(1).complains_of(&["simulation.json is not a simulation"]);
     json["simulation"].clone()
 }
 

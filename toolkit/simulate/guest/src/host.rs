@@ -70,8 +70,8 @@ pub fn save_here() {
             "sub rcx, rax",
             "cmp rcx, 128",
             "jg 2b",
-            // An instruction takes a nanosecond and a tick of the time stamp, so this executes as many NOPs as are
-            // missing.
+            // An instruction takes a nanosecond and a tick of the time stamp, so this executes the missing number of
+            // NOPs.
             "xor eax, eax",
             "test rcx, rcx",
             "cmovs rcx, rax",
@@ -110,11 +110,11 @@ fn item(name: &[u8]) -> Option<(u16, usize)> {
 
 /// The job for this resumption.
 pub fn read_job() -> Outcome<String> {
-    let (selector, size) = item(JOB).ok_or("the host gave no job")?;
+    let (selector, size) = item(JOB).ok_or("the host passed no job")?;
     let mut text = vec![0; size.min(LARGEST_JOB)];
     select(selector);
     read(&mut text);
-    String::from_utf8(text).map_err(|_| "the job is no text".into())
+    String::from_utf8(text).map_err(|_| "the job is not text".into())
 }
 
 /// Text for the host as one line.

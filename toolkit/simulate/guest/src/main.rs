@@ -20,7 +20,7 @@ pub fn because<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
 
 fn main() {
     if std::process::id() != 1 {
-        eprintln!("this program is the first process of a simulated machine and of nothing else");
+        eprintln!("this program runs only as the first process of a simulated machine");
         std::process::exit(2);
     }
     let outcome = prepare().and_then(|()| {

@@ -121,7 +121,7 @@ pub fn packets() -> Outcome<(u64, u64)> {
     let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
     match numbers[..] {
         [_, received, _, _, _, _, _, _, _, sent, ..] => Ok((received, sent)),
-        _ => Err(format!("{path} reads otherwise than expected")),
+        _ => Err(format!("{path} has an unexpected format")),
     }
 }
 
@@ -133,7 +133,7 @@ pub fn accepted() -> Outcome<u64> {
     let (names, values) = (lines.next(), lines.next());
     let mut pairs = names.into_iter().flatten().zip(values.into_iter().flatten());
     let found = pairs.find(|(name, _)| *name == "PassiveOpens").and_then(|(_, value)| value.parse().ok());
-    found.ok_or_else(|| format!("{path} reads otherwise than expected"))
+    found.ok_or_else(|| format!("{path} has an unexpected format"))
 }
 
 /// Where servers in the calling thread's namespace listen: `port 80`, or `127.0.0.1:80`.

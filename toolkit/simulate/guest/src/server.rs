@@ -21,7 +21,7 @@ const ENDS_WITHIN_NS: u64 = 1_000_000_000;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Number of an answer's bytes that are read to recognise it.
 const FIRST_BYTES: usize = 80;
-/// Number of the server's words that are passed on.
+/// Maximum characters of the server's output that are passed on.
 const LAST_WORDS: usize = 300;
 /// The message of a load without any answer.
 const UNANSWERED: &str = "no request was answered";
@@ -129,7 +129,7 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
             let words = last_words(SERVER_WORDS);
             return Err(format!(
                 "the server does not listen on {SERVER_ADDRESS}:{port} in the guest after 20 s; {instead}; its last \
-                 words: {words}"
+                 output: {words}"
             ));
         }
         sys::sleep_until(sys::now_ns() + LOOK_AGAIN_NS);
@@ -216,5 +216,5 @@ fn last_words(log: &str) -> String {
         room = room.saturating_sub(line.len());
     }
     kept.reverse();
-    if kept.is_empty() { "it said nothing".into() } else { kept.join("; ") }
+    if kept.is_empty() { "it printed nothing".into() } else { kept.join("; ") }
 }

@@ -42,7 +42,7 @@ const CLOCK_MONOTONIC: c_int = 1;
 const TIMER_ABSTIME: c_int = 1;
 
 fn text(words: &str) -> Outcome<CString> {
-    CString::new(words).map_err(because("a name has a zero in it"))
+    CString::new(words).map_err(because("a name contains a zero byte"))
 }
 
 fn check(what: &str, code: c_int) -> Outcome<c_int> {
@@ -60,7 +60,7 @@ pub fn mount(from: &str, at: &str, kind: &str) -> Outcome<()> {
 /// Lets this process access devices by port.
 pub fn allow_ports() -> Outcome<()> {
     // SAFETY: takes no pointer.
-    check("cannot reach the ports of devices", unsafe { iopl(3) }).map(drop)
+    check("cannot access the ports of devices", unsafe { iopl(3) }).map(drop)
 }
 
 pub fn allow_descriptors(count: u64) -> Outcome<()> {

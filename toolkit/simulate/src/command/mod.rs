@@ -14,9 +14,8 @@ use crate::machine::{Limits, Qemu};
 use crate::render;
 use crate::simulation::{Cost, FILE, Simulation};
 use anyhow::{Context, Result};
-use clap::Parser;
 use failure::{note, print, say, wrong_usage};
-use options::{Cli, Command, MachineToml, ReplacementWord, ReportArgs, SimulateArgs};
+use options::{Command, MachineToml, ReplacementWord, ReportArgs, SimulateArgs};
 use record::run::{RunDir, RunRecord, RunWriter, write_whole};
 use record::scenario::ToolRun;
 use record::{RunKind, Scenario, Status, shell};
@@ -40,7 +39,7 @@ const LINE_BYTES: u32 = 64;
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
-    let typed = match Cli::try_parse() {
+    let typed = match options::parse() {
         Ok(typed) => typed,
         Err(error) => return failure::usage(&error),
     };
@@ -86,7 +85,7 @@ fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(SimulateError::Interrupted) => {
-            let left = place.map_or("nothing is kept".into(), |place| format!("finished points are in {place}"));
+            let left = place.map_or("no results are kept".into(), |place| format!("finished points are in {place}"));
             say(&format!("interrupted; the guest was ended and {left}"));
             Ok(ExitCode::from(failure::INTERRUPTED))
         }
@@ -174,11 +173,11 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
     let served = served::resolve(args, file)?;
     let points = points::plan(args, served.as_ref())?;
     if !(1..=MOST_SEEDS).contains(&args.seeds) {
-        return Err(wrong_usage(format!("--seeds must lie between 1 and {MOST_SEEDS}")));
+        return Err(wrong_usage(format!("--seeds must be between 1 and {MOST_SEEDS}")));
     }
     let memory_mib = args.memory >> 20;
     if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&memory_mib) {
-        return Err(wrong_usage(format!("--memory must lie between {LEAST_MEMORY_MIB} MiB and {MOST_MEMORY_MIB} MiB")));
+        return Err(wrong_usage(format!("--memory must be between {LEAST_MEMORY_MIB} MiB and {MOST_MEMORY_MIB} MiB")));
     }
     let cost = match args.cost[..] {
         [] => None,
@@ -208,9 +207,7 @@ fn bench(args: &SimulateArgs, machine: &MachineToml) -> Result<Workload> {
     let packets = args.packets.unwrap_or(PACKETS);
     let warmup_packets = machine.warmup_packets.unwrap_or(WARMUP_PACKETS);
     if !(1..=MOST_PACKETS).contains(&packets) || warmup_packets > MOST_PACKETS {
-        return Err(wrong_usage(
-            "--packets must lie between 1 and 10M, warmup-packets of [simulate] between 0 and 10M",
-        ));
+        return Err(wrong_usage("--packets must be between 1 and 10M, warmup-packets of [simulate] between 0 and 10M"));
     }
     Ok(Workload::Bench { warmup_packets, packets })
 }

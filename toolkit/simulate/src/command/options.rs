@@ -1,7 +1,7 @@
 //! The command line, as typed.
 
 use anyhow::Result;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use record::units::{UnitError, parse_bytes, parse_count, parse_duration, parse_rate};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -11,12 +11,41 @@ use std::time::Duration;
 ///
 /// Exit codes: 0 done; 1 failed; 2 wrong usage; 130 interrupted, finished points are kept.
 #[derive(Debug, Parser)]
-#[command(name = "straingauge-simulate", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "straingauge-simulate",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
     pub simulate: SimulateArgs,
+}
+
+/// The options that `-h` shows.
+const SHORT: [&str; 9] = ["server", "axis", "axis_values", "connections", "rate", "delay", "l2", "objects", "out"];
+
+/// Parses the command line of this process.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    Cli::from_arg_matches(&command(words.any(|word| word == "-h")).try_get_matches()?)
+}
+
+/// The command line, with the help of `-h` or of `--help`.
+fn command(is_short: bool) -> clap::Command {
+    let cli = Cli::command();
+    if !is_short {
+        return cli;
+    }
+    cli.mut_args(|option| {
+        let is_shown = SHORT.contains(&option.get_id().as_str());
+        let shown = option.hide(!is_shown).help_heading(None::<&str>);
+        let is_word = shown.get_action().takes_values();
+        if is_word { shown.hide_possible_values(true) } else { shown }
+    })
 }
 
 /// Other actions of the program.
@@ -47,17 +76,20 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["server", "scenario"]).multiple(true)))]
 pub struct SimulateArgs {
-    /// Vary one quantity, with a point for each value [default: connections, unless --connections is given]
+    /// Vary one quantity: connections, rate or delay
+    ///
+    /// Each value is a point. The default is connections, unless --connections is given.
     #[arg(long, value_enum, value_name = "AXIS", help_heading = "Points")]
     pub axis: Option<AxisWord>,
-    /// Values along the axis [default: connections: 4,32,128,512; others: none]
+    /// Values along the axis [default for connections: 4,32,128,512]
     #[arg(long, value_name = "LIST", help_heading = "Points", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Connections, if the axis varies another quantity [default: 128]
     #[arg(long, short = 'c', value_name = "N", value_parser = parse_count, help_heading = "Points")]
     pub connections: Option<u64>,
-    /// Requests per second (open loop); for the microbenchmark full segments per second over all connections
-    /// [default: closed loop; microbenchmark: 8333]
+    /// Requests per second of an open loop [default: closed loop]
+    ///
+    /// For the microbenchmark: full segments per second over all connections, by default 8333.
     #[arg(long, short = 'r', value_name = "RATE", value_parser = parse_rate, help_heading = "Points")]
     pub rate: Option<f64>,
     /// One-way delay of an emulated path [default: no delay]
@@ -72,16 +104,22 @@ pub struct SimulateArgs {
     /// Length of the window, in guest time, with a server [default: 500ms]
     #[arg(long, short = 'd', value_name = "TIME", value_parser = seconds, requires = "served", help_heading = "Points")]
     pub duration: Option<Duration>,
-    /// Number of boots, each with other places in memory; tables show the mean, and the range where it matters
+    /// Number of boots, each with other addresses in memory
+    ///
+    /// Tables show the mean, and the range where it matters.
     #[arg(long, value_name = "K", value_parser = parse_count, default_value = "1", help_heading = "Points")]
     pub seeds: u64,
-    /// Read options from a TOML file: the load, its server, the path's delay, and the machine's details in [simulate]
+    /// Read options from a TOML file
+    ///
+    /// It has the load, its server, the path's delay, and the machine's details in [simulate].
     #[arg(long, value_name = "FILE", help_heading = "Points")]
     pub scenario: Option<PathBuf>,
     /// Size of L1I and of L1D
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64KiB", help_heading = "Caches")]
     pub l1: u64,
-    /// Sizes of L2, up to eight, all simulated in one pass
+    /// Sizes of L2, up to eight
+    ///
+    /// All are simulated in one pass.
     #[arg(
         long,
         value_name = "BYTES,...",
@@ -104,27 +142,28 @@ pub struct SimulateArgs {
         help_heading = "Caches"
     )]
     pub no_caches: bool,
-    /// Also report the misses of an L2 of any size up to a million lines (fully associative, from reuse distances)
-    #[arg(long, help_heading = "What is reported")]
+    /// Also report the misses of an L2 of any size up to a million lines
+    ///
+    /// They are computed from reuse distances, for a fully associative L2.
+    #[arg(long, help_heading = "Results")]
     pub curve: bool,
-    /// Also count by kernel object, its lines and fields, and show how much prefetching objects would hide
-    #[arg(long, help_heading = "What is reported")]
+    /// Also count by kernel object, its lines and fields
+    ///
+    /// Shows how many misses the prefetching of objects would hide.
+    #[arg(long, help_heading = "Results")]
     pub objects: bool,
-    /// Run each point again with the fields of these structures in the order of their accesses (tcp_sock, file, ...)
-    #[arg(long, value_name = "STRUCT,...", value_delimiter = ',', help_heading = "What is reported")]
+    /// Run each point again with the fields of these structures in the order of their accesses
+    ///
+    /// E.g. tcp_sock,file.
+    #[arg(long, value_name = "STRUCT,...", value_delimiter = ',', help_heading = "Results")]
     pub repack: Vec<String>,
-    /// Also estimate cycles: the cost of an instruction, of a miss of L1, and additionally of a miss of the first L2,
-    /// without overlap
-    #[arg(
-        long,
-        value_name = "CYCLES,CYCLES,CYCLES",
-        value_delimiter = ',',
-        num_args = 1,
-        help_heading = "What is reported"
-    )]
+    /// Also estimate cycles from these costs: of an instruction, of a miss of L1, of a miss of the first L2
+    ///
+    /// The cost of a miss of L2 comes in addition to that of L1. Costs do not overlap.
+    #[arg(long, value_name = "CYCLES,CYCLES,CYCLES", value_delimiter = ',', num_args = 1, help_heading = "Results")]
     pub cost: Vec<f64>,
     /// Number of functions listed by misses
-    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10", help_heading = "What is reported")]
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10", help_heading = "Results")]
     pub functions: u64,
     /// The guest's kernel: vmlinuz-VERSION with its modules, or the directory of an unpacked kernel package
     #[arg(long, value_name = "PATH", help_heading = "Guest")]
@@ -144,24 +183,29 @@ pub struct SimulateArgs {
     /// Path of the requests [default: /]
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub path: Option<String>,
-    /// A file or directory that the server needs in the guest, at the same path (repeatable; files in its arguments
-    /// are included)
+    /// File or directory that the server needs in the guest, at the same path (repeatable)
+    ///
+    /// Files in the server's arguments are included.
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub file: Vec<PathBuf>,
-    /// An empty directory that the server needs in the guest (repeatable)
+    /// Empty directory that the server needs in the guest (repeatable)
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub folder: Vec<String>,
     #[command(flatten)]
     pub load: LoadOptions,
     #[command(flatten)]
     pub workload: WorkloadOptions,
-    /// Keep the run in this directory, for straingauge report [default: not kept]
+    /// Keep the run in this directory [default: not kept]
+    ///
+    /// `straingauge report` shows it.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// A server of this machine to run in the guest instead of the microbenchmark, in the foreground
+    /// Server of this machine to run in the guest, instead of the microbenchmark
+    ///
+    /// It must stay in the foreground.
     #[arg(last = true, value_name = "SERVER")]
     pub server: Vec<String>,
 }
@@ -282,8 +326,14 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_short_help_fits_one_screen() {
+        let help = command(true).term_width(100).render_help().to_string();
+        assert!(help.lines().count() <= 24, "{help}");
+        assert!(SHORT.iter().all(|id| Cli::command().get_arguments().any(|option| option.get_id() == id)));
     }
 
     #[test]

@@ -39,13 +39,13 @@ pub fn plan(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPla
     };
     let points = match (axis, &args.axis_values) {
         (None, None) => vec![held],
-        (None, Some(_)) => return Err(wrong_usage("--axis-values needs an axis: give --axis too")),
+        (None, Some(_)) => return Err(wrong_usage("--axis-values needs an axis: add --axis")),
         (Some(axis), Some(text)) => along(axis, text, held)?,
         (Some(AxisWord::Connections), None) => {
             CONNECTIONS.into_iter().map(|connections| PointPlan { connections, ..held }).collect()
         }
         (Some(axis), None) => {
-            return Err(wrong_usage(format!("--axis {} needs its values: give --axis-values", axis.word())));
+            return Err(wrong_usage(format!("--axis {} needs values: add --axis-values", axis.word())));
         }
     };
     refuse_what_is_varied(axis, args)?;
@@ -59,7 +59,7 @@ fn along(axis: AxisWord, text: &str, held: PointPlan) -> Result<Vec<PointPlan>> 
         let wrong = |why: String| wrong_usage(format!("--axis-values: '{}' {why}", part.escape_debug()));
         let rate = || match parse_rate(part) {
             Ok(rate) if rate > 0.0 => Ok((rate.round() as u64).max(1)),
-            Ok(_) => Err(wrong("would measure nothing".into())),
+            Ok(_) => Err(wrong("has no effect to simulate".into())),
             Err(why) => Err(wrong(format!("({why}); write them as 750,2k"))),
         };
         Ok(match axis {
@@ -95,7 +95,8 @@ fn refuse_what_is_varied(axis: Option<AxisWord>, args: &SimulateArgs) -> Result<
     let word = axis.word();
     if is_typed {
         return Err(wrong_usage(format!(
-            "--axis {word} varies what --{word} would fix: leave --{word} out; --axis-values names the values"
+            "--axis {word} varies the quantity that --{word} sets: remove --{word}, and give the values with \
+            --axis-values"
         )));
     }
     Ok(())
@@ -105,11 +106,11 @@ fn check(points: &[PointPlan], is_server: bool) -> Result<()> {
     if let Some(wrong) = points.iter().find(|point| !(1..=MOST_CONNECTIONS).contains(&point.connections)) {
         let wrong = wrong.connections;
         return Err(wrong_usage(format!(
-            "connections must lie between 1 and {MOST_CONNECTIONS}: {wrong} are not possible"
+            "connections must be between 1 and {MOST_CONNECTIONS}: {wrong} are not possible"
         )));
     }
     if points.iter().any(|point| point.rate_per_sec == 0 && !is_server || point.rate_per_sec > MOST_RATE) {
-        return Err(wrong_usage("--rate must lie between 1 and 1M a second"));
+        return Err(wrong_usage("--rate must be between 1 and 1M a second"));
     }
     if points.iter().any(|point| point.delay_us > MOST_DELAY_US) {
         return Err(wrong_usage("--delay must be at most 2s"));

@@ -39,7 +39,7 @@ impl ScenarioFile {
         let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", named()))?;
         file.take(MOST_BYTES).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", named()))?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", named())))?;
+            .map_err(|_| wrong_usage(format!("{} is not text, but a scenario is a TOML file", named())))?;
         let mut sections: Table = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             wrong_usage(format!("{}:{line}: {}", named(), error.message().replace('\n', " ")))
@@ -60,7 +60,7 @@ impl ScenarioFile {
         match self.sections.remove(name) {
             None => Ok(Section { name: name.into(), keys: Table::new() }),
             Some(Value::Table(keys)) => Ok(Section { name: name.into(), keys }),
-            Some(_) => Err(wrong_usage(format!("{name} of the scenario is no section: write [{name}]"))),
+            Some(_) => Err(wrong_usage(format!("{name} of the scenario is not a section: write [{name}]"))),
         }
     }
 }

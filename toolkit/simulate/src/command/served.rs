@@ -18,7 +18,7 @@ use toml::{Table, Value};
 /// Where the load engine and its files are in the guest.
 const PROGRAM: &str = "/straingauge/straingauge";
 const SCENARIO: &str = "/straingauge/load.toml";
-/// How much longer the load runs than the count.
+/// Time by which the load outlasts the count.
 const LONGER_MS: u64 = 200;
 const PORT: u16 = 8080;
 const WARMUP: Duration = Duration::from_millis(300);
@@ -101,18 +101,18 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
         return Ok(None);
     }
     if args.packets.is_some() || file.machine.warmup_packets.is_some() {
-        return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
+        return Err(wrong_usage("--packets applies only to the microbenchmark; use --duration for a server"));
     }
     let mut path = file.take("path")?;
     let delay = path.take_time("delay")?;
     path.keys.remove("quickack");
     if !path.keys.is_empty() {
-        return Err(wrong_usage("the guest's path has only a delay: leave loss, bandwidth and path-by out"));
+        return Err(wrong_usage("the guest's path only has a delay: remove loss, bandwidth and path-by"));
     }
     let program = record::shell::find_program(&command[0]).and_then(|file| std::path::absolute(file).ok());
     let program = program.as_deref().and_then(Path::to_str);
     command[0] = program
-        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?
+        .with_context(|| format!("the server '{}' was not found on this machine", command[0].escape_debug()))?
         .to_string();
 
     // Each point has its own value.
@@ -129,7 +129,7 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
     }
     let path = args.path.as_ref().unwrap_or(&asked.path);
     if !path.starts_with('/') || path.chars().any(|letter| letter.is_control() || letter == ' ') {
-        return Err(wrong_usage("--path must begin with / and hold no space"));
+        return Err(wrong_usage("--path must begin with / and contain no space"));
     }
     let port = args.port.unwrap_or(asked.port);
     let url = format!("{}://{SERVER_ADDRESS}:{port}{path}", asked.scheme);
@@ -165,7 +165,7 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
 fn load_program() -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("straingauge"));
     let program = beside.filter(|file| file.is_file()).or_else(|| record::shell::find_program("straingauge"));
-    program.context("the program straingauge, which loads the server, is neither beside this one nor in PATH")
+    program.context("the program straingauge, which loads the server, is neither next to this one nor in PATH")
 }
 
 /// The parts of a scenario's URL that concern the server.

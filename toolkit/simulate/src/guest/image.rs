@@ -64,7 +64,7 @@ impl Image {
         let absolute = std::path::absolute(path).map_err(|why| failed(path, why))?;
         // These are views of this machine's kernel, and some of their files never end.
         if ["/proc", "/sys", "/dev"].iter().any(|view| absolute.starts_with(view)) || absolute == Path::new("/") {
-            return Err(refused("the guest has its own".into()));
+            return Err(refused("the guest has its own directory of that name".into()));
         }
         let mut waiting = vec![absolute.clone()];
         let mut taken = 0;

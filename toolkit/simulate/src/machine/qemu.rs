@@ -62,7 +62,7 @@ impl Qemu {
         match version_of(&version).map(|number| (number, interface_of(number))) {
             Some((_, Some(interface))) => Ok(Qemu { program, interface, version }),
             Some(((major, minor), None)) => Err(SimulateError::OtherQemu { version: format!("{major}.{minor}") }),
-            None => Err(SimulateError::File { path: program, why: "does not say a QEMU version".into() }),
+            None => Err(SimulateError::File { path: program, why: "does not print a QEMU version".into() }),
         }
     }
 }
@@ -250,7 +250,7 @@ impl Running {
             PlainText::new(&words[from..], LAST_WORDS + 1)
         });
         let said: Vec<String> = ends.into_iter().map(String::from).filter(|words| !words.is_empty()).collect();
-        if said.is_empty() { "nothing was said".into() } else { said.join("; ") }
+        if said.is_empty() { "no output".into() } else { said.join("; ") }
     }
 }
 

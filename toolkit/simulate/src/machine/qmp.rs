@@ -167,6 +167,6 @@ mod tests {
             if looks < 3 { Ok(()) } else { Err(SimulateError::Qemu { words: "no space left".into() }) }
         };
         let error = Qmp::new(ours, &mut alive).err().expect("there is no answer").to_string();
-        assert_eq!(error, "QEMU ended before the guest had done its work: no space left");
+        assert_eq!(error, "QEMU ended before the guest had finished its work: no space left");
     }
 }

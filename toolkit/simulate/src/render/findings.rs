@@ -90,8 +90,8 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         if let (Some(few), Some(many)) = (instructions(low), instructions(high)) {
             let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
             let mut sentence = format!(
-                "From {} to {} connections the stack's instructions per packet go from {few:.0} to {many:.0} ({:+.1} \
-                 %)",
+                "From {} to {} connections the stack's instructions per packet change from {few:.0} to {many:.0} \
+                 ({:+.1} %)",
                 low.connections,
                 high.connections,
                 100.0 * (many / few - 1.0)
@@ -113,7 +113,7 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         per_packet(point, |sample| sample.stack.l2_misses(1) as f64).filter(|_| simulation.l2_bytes(1).is_some()),
         simulation.l2_bytes(1),
     ) {
-        said.push(format!("At {at} an L2 of {} makes {large:.2} of these {small:.2} misses.", size(l2)));
+        said.push(format!("At {at}, an L2 of {} reduces these misses from {small:.2} to {large:.2}.", size(l2)));
     }
     let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0) else { return said };
     let each = |count: u64| count as f64 / sample.sent as f64;
@@ -123,7 +123,7 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         && all > 0
     {
         said.push(format!(
-            "At {at} {:.0} % of all misses of that L2 ({:.2} of {:.2} per packet) are in {}.",
+            "At {at}, {:.0} % of all misses of that L2 ({:.2} of {:.2} per packet) are in {}.",
             100.0 * object.l2_misses(0) as f64 / all as f64,
             each(object.l2_misses(0)),
             each(all),
@@ -133,8 +133,8 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
     for packed in &sample.packed {
         let (before, after) = (each(packed.before(0)), each(packed.after(0)));
         said.push(format!(
-            "With the fields of {} in the order of their accesses its misses go from {before:.2} to {after:.2}, its \
-             lines in use from {} to {}.",
+            "With the fields of {} in the order of their accesses, its misses change from {before:.2} to {after:.2}, \
+             and its lines in use from {} to {}.",
             record::text::plain(&packed.object, 60),
             packed.lines_before,
             packed.lines_after

@@ -42,7 +42,7 @@ pub fn page(run: &RunDir, simulation: &Simulation) -> String {
         how_to_read: "All figures here are simulated: counts of a cache model over the accesses of a guest, exact \
         for the model and repeatable. They do not show time and cannot be compared with measurements. A real \
                       processor has prefetchers, other replacement rules and speculative accesses.",
-        meaning: "A packet is one that the server sent: a segment and its acknowledgement, at the server's end alone.",
+        meaning: "A packet is one that the server sent: a segment and its acknowledgement, only at the server's end.",
     };
     tool::html(run, shown, || text::run(simulation, FUNCTIONS))
 }

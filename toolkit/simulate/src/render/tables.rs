@@ -95,7 +95,7 @@ fn profiles(simulation: &Simulation) -> Table {
         title: "Profiles (after Table 1)".into(),
         note: format!(
             "Simulated, per packet that the server sent ({}).{l2} C: connections, L: one-way delay in ms. Overall \
-             Stack: all but User, Other, Idle and what is unattributed.{cost} {} {}",
+             Stack: all but User, Other, Idle and unattributed.{cost} {} {}",
             samples(simulation),
             caches_words(simulation),
             unknown_words(simulation)

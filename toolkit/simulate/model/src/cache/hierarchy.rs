@@ -112,8 +112,8 @@ impl Hierarchy {
         (self.l1i.line_shift(), self.l1d.line_shift())
     }
 
-    /// Whether fetching the instruction line with this number changes nothing, because it is in L1I. The check is
-    /// fast, and may return false although that is so.
+    /// Whether fetching the instruction line with this number changes nothing, because it is in L1I. The check is fast,
+    /// and may wrongly return false.
     #[inline(always)]
     pub fn is_latest_code(&self, line: u64) -> bool {
         self.l1i.is_latest_line(line, false)
@@ -129,8 +129,7 @@ impl Hierarchy {
         }
     }
 
-    /// Whether translating a page of data changes nothing. The check is fast, and may return false although that is
-    /// so.
+    /// Whether translating a page of data changes nothing. The check is fast, and may wrongly return false.
     #[inline(always)]
     pub fn is_latest_page(&self, page_address: u64) -> bool {
         self.dtlb.as_ref().is_none_or(|dtlb| dtlb.is_latest(page_address, false))

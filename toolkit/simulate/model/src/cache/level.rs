@@ -82,8 +82,7 @@ impl Level {
         }) as usize
     }
 
-    /// Whether the line was the last used one of its set, so that reading it changes nothing. May return false
-    /// although that is so.
+    /// Whether the line was the last used one of its set, so that reading it changes nothing. May wrongly return false.
     #[inline(always)]
     pub fn is_latest(&self, address: u64, is_write: bool) -> bool {
         self.is_latest_line(address >> self.line_shift, is_write)

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 pub const WORD_BYTES: u32 = 4;
 /// Words that are moved together when fields are packed.
 const GRAIN_BYTES: u32 = 8;
-/// Classes of instructions from the first touch of an object to the miss of one of its lines: below each of these,
-/// and above all.
+/// Upper bounds of the classes of instructions from the first touch of an object to the miss of one of its lines; one
+/// more class is above all of them.
 pub const DISTANCES: [u64; 9] = [1, 25, 50, 100, 200, 400, 800, 1600, 3200];
 /// Maximum number of kinds. Further ones count as unattributed.
 const MOST_KINDS: usize = 4096;
