@@ -16,8 +16,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const USAGE: &str = "usage: straingauge-microbenchmark [--bytes N] [PORT]
 
-Answers each HTTP/1.1 request on PORT (default 5001) by N bytes, header included (default 1448: a full segment on a link
-of 1500 bytes, with time stamps). One thread. Ends when it is killed.";
+Answers each HTTP/1.1 request on PORT \
+    (default 5001) with N bytes, header included (default 1448: a full segment on a link
+of 1500 bytes, with time \
+    stamps). One thread. It runs until it is killed.";
 const PORT: u16 = 5001;
 /// Payload of a full segment on a link of 1500 bytes, with time stamps.
 const SEGMENT_BYTES: usize = 1448;
@@ -47,7 +49,7 @@ fn main() -> Result<()> {
         }
     }
     if !BYTES.contains(&bytes) {
-        bail!("--bytes must lie between {} and {}", BYTES.start(), BYTES.end());
+        bail!("--bytes must be between {} and {}", BYTES.start(), BYTES.end());
     }
     serve(port, &answer(bytes))
 }

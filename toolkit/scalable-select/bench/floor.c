@@ -1,9 +1,11 @@
-/* The lowest possible cost of a library that replaces poll: a preload library that reads only the address and length of
- * the caller's array, and writes only results. It is WRONG in general (it does not see an entry that changes in place)
- * but right for the keep-alive points of run. Its extra cost over native epoll is the program's work on its array,
- * which no library can remove. Sets up to 63 go to the kernel.
+/* The lowest possible cost of a library that replaces poll: a preload library that reads only
+ * the address and length of the caller's array, and writes only results. It is WRONG in general
+ * (it does not see an entry that changes in place) but right for the keep-alive points of run.
+ * Its extra cost over native epoll is the program's work on its array, which no library can
+ * remove. Sets up to 63 go to the kernel.
  *
- * FLOOR_STATS names a file to append "calls array_walks" to at exit: few walks mean that the floor was measured. */
+ * FLOOR_STATS names a file; at exit, "calls array_walks" is appended to it. Few walks mean that
+ * the floor was measured. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

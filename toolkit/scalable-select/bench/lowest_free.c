@@ -1,9 +1,12 @@
-/* lowest-free against what it replaces, for 1 Ki to 16 Mi numbers, in turn within each round.
+/* Compares lowest-free with what it replaces, for 1 Ki to 16 Mi numbers, in turn within each
+ * round.
  *
- * A nearly full table: one number is given back and the lowest free one taken. `linear` searches a bitmap word by word
- * from the start, `two-level` does as Linux does since 4.4 (fs/file.c, find_next_fd: a second bitmap of full words,
- * searched word by word, then one word below; both here from the lowest number, without Linux's next_fd hint).
- * Prints: capacity, and the median over rounds of nanoseconds for a pair of give and take, by each method. */
+ * The table is nearly full: one number is given back and the lowest free one taken. `linear`
+ * searches a bitmap word by word from the start. `two-level` works as Linux since 4.4
+ * (fs/file.c, find_next_fd): it searches a second bitmap of full words word by word, then one
+ * word below. Both start at the lowest number, without Linux's next_fd hint. Prints the
+ * capacity, and for each method the median over rounds of nanoseconds for a pair of give and
+ * take. */
 #define _GNU_SOURCE
 #include "lowest_free.h"
 

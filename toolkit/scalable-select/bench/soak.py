@@ -21,7 +21,7 @@ import servers
 
 REQUEST = b"GET /f.html HTTP/1.1\r\nHost: a\r\n%s\r\n"
 COLD = 1000
-PORTS = {"haproxy": 8151, "lighttpd": 8152, "python": 8153}  # beside a benchmark
+PORTS = {"haproxy": 8151, "lighttpd": 8152, "python": 8153}  # different from the ports of the benchmark
 HOT = 20
 FIELDS = ["server", "seconds", "requests", "connections_opened", "cold", "descriptors", "rss_kib", "slowest_ms"]
 

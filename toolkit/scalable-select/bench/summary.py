@@ -44,8 +44,8 @@ def table(data):
             points[key][r["repeat"]][r["variant"]] = r
     for repeats in points.values():
         reports = [json.loads(p["floor"]["stats"]) for p in repeats.values() if p.get("floor", {}).get("stats")]
-        # It is no lower bound without a report, if it searched the array in more than a tenth of its calls, or if the
-        # library was clearly cheaper.
+        # The floor is no lower bound without a report, if it searched the array in more than a tenth of its
+        # calls, or if the library was clearly cheaper.
         over = [p["scaled"]["cpu_us"] / p["floor"]["cpu_us"] for p in repeats.values() if "floor" in p and "scaled" in p]
         if not reports or any(10 * r["array_walks"] > r["calls"] for r in reports) or (over and statistics.median(over) < 0.9):
             for p in repeats.values():
@@ -109,7 +109,7 @@ def figures(data, folder):
         curves = []
         for variant, cold in (("stock", 0), ("stock", 750), ("scaled", 750), ("epoll", 750)):
             mine = [r for r in data if r["section"] == section and r["variant"] == variant and r["cold"] == str(cold)]
-            # up to the first rate that was not reached, which is the saturation throughput
+            # up to the first rate that was not reached: the saturation throughput
             line = []
             by_rate = defaultdict(list)
             for r in mine:

@@ -31,8 +31,8 @@ size_t lowest_free_bytes(size_t capacity);
  * capacity is 0 or the memory is too small or misaligned. The caller still owns the memory. */
 struct lowest_free *lowest_free_init(void *memory, size_t bytes, size_t capacity);
 
-/* Like lowest_free_init in memory from calloc. Returns NULL if capacity is 0 or without memory. Free it with
-   lowest_free_destroy. */
+/* Like lowest_free_init in memory from calloc. Returns NULL if capacity is 0 or memory is
+   exhausted. Free it with lowest_free_destroy. */
 struct lowest_free *lowest_free_create(size_t capacity);
 void lowest_free_destroy(struct lowest_free *tree);
 
@@ -42,7 +42,8 @@ size_t lowest_free_take(struct lowest_free *tree);
 /* Takes and returns the lowest free number that is >= floor (like F_DUPFD), or LOWEST_FREE_NONE if there is none. */
 size_t lowest_free_take_from(struct lowest_free *tree, size_t floor);
 
-/* Takes exactly this number (like dup2). Returns false if it was taken already or is not below the capacity. */
+/* Takes exactly this number (like dup2). Returns false if it is already taken or not below the
+ * capacity. */
 bool lowest_free_take_at(struct lowest_free *tree, size_t number);
 
 /* Gives a number back. Returns false and changes nothing if it was not taken or is not below the capacity. */

@@ -54,7 +54,7 @@ void sp_array_start(void);
 enum { SP_ARRAY_BLOCK = 16 };
 extern size_t (*sp_array_differs)(const struct pollfd *fds, const uint64_t *remembered, size_t from, size_t end);
 
-/* Remembers the entry p, which has no revents left, as the i-th. */
+/* Remembers the entry p, without its revents, as the i-th. */
 void sp_array_remember(struct sp_thread *t, size_t i, struct pollfd p, bool is_quiet);
 
 #endif

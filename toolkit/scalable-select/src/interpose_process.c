@@ -67,7 +67,7 @@ SP_EXPORT pid_t _Fork(void) {
     return child;
 }
 
-/* Where the handler of the report is installed, the program sees none. */
+/* If the report's handler is installed, the program sees no handler. */
 SP_EXPORT int sigaction(int number, const struct sigaction *act, struct sigaction *old) {
     SP_STARTED();
     int result = sp_real.sigaction(number, act, old);
@@ -130,7 +130,8 @@ long sp_direct_error(int error) {
     return -1;
 }
 
-/* The constructor has not run. An allocator calls from here with its lock held, so only the call is made. */
+/* The constructor has not run. An allocator with its lock held may call this function, so it
+ * only makes the call. */
 static long call_kernel(long number, long a, long b, long c) {
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");

@@ -28,7 +28,7 @@ static int judged(int result) {
     return result;
 }
 
-/* Most sets are small. For these the library costs a comparison and a jump. */
+/* Most sets are small. For them the library only costs a comparison and a jump. */
 static inline bool is_small(uint64_t count) {
     if (__builtin_expect(count > (uint64_t)sp_options.min_set, 0))
         return false;
@@ -95,8 +95,8 @@ static void subtract_elapsed(struct timespec *timeout, uint64_t elapsed_ns) {
 
 SP_EXPORT int select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout) {
     SP_STARTED();
-    /* Arguments that select's own prologue refuses or overflows on are left to it, and so is a set that is
-       certainly small. */
+    /* Arguments that select's own prologue refuses, or that overflow in it, are left to select,
+       and so is a set that is certainly small. */
     if (n <= sp_options.min_set || (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_sec > INT32_MAX ||
                                                         timeout->tv_usec < 0 || timeout->tv_usec > INT32_MAX))) {
         sp_pass_small();

@@ -25,7 +25,8 @@ void sp_life_start(void) {
 static bool mark_stale(struct sp_thread *t, int fd) {
     int word = fd / SP_WORD;
     uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
-    /* From the bit up to the flag. The owner takes them in the other order, so it misses none. */
+    /* Runs from the bit up to the flag. The owner takes them in the other order, so it misses
+     * none. */
     uint64_t before = atomic_fetch_or(&t->stale[word], bit);
     atomic_fetch_or(&t->stale_summary[word / SP_WORD], UINT64_C(1) << (word % SP_WORD));
     atomic_store(&t->stale_any, 1);
@@ -112,8 +113,9 @@ void sp_forget_failed(int fd) {
     errno = saved;
 }
 
-/* Also under its other numbers. Most programs set these options on new connections, where they change nothing yet.
- * So all numbers are walked only for sockets with a waiting urgent byte or error. */
+/* Also forgets the socket's other numbers. Most programs set these options on new connections,
+ * where they change nothing yet. So all numbers are walked only for sockets with a waiting
+ * urgent byte or error. */
 void sp_forget_readiness(int fd, int option) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return;
@@ -134,8 +136,8 @@ void sp_forget_readiness(int fd, int option) {
     errno = saved;
 }
 
-/* For close_range: every number in which a thread may be interested, because one that is not yet in its sets may
- * just be about to enter them. */
+/* For close_range: forgets every number in which a thread may be interested, because one that is
+ * not yet in its sets may be about to enter them. */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed) {
     unsigned end = 0;
     for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {

@@ -87,7 +87,7 @@ static void mark(struct lowest_free *tree, size_t number) {
     tree->taken++;
 }
 
-/* From a word of any level that has a zero bit down to the lowest free number under it. */
+/* Descends from a word of any level that has a zero bit to the lowest free number under it. */
 static size_t descend(struct lowest_free *tree, unsigned level, size_t index) {
     for (;;) {
         index = index * WORD_BITS + (size_t)__builtin_ctzll(~*word_at(tree, level, index));

@@ -1,5 +1,6 @@
-/* For memory that the caller may not use, the kernel returns EFAULT, but the library would crash. So a new array
- * is checked first, by asking the kernel to make its pages writable, as its own copying would. */
+/* The kernel returns EFAULT for memory that the caller may not use, where the library would
+ * crash. So the kernel is first asked to make the pages of a new array writable, as its own
+ * copying would. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"

@@ -9,7 +9,8 @@
 
 struct sp_options sp_options = {.min_set = 63, .watchdog_ms = 1000, .is_adaptive = true, .is_off = false};
 
-/* A value that is no number in the range leaves the default, because a preload library has no place to report it. */
+/* A value that is not a number in the range leaves the default, because a preload library has no
+ * place to report it. */
 static int number_option(const char *name, int least, int most, int otherwise) {
     const char *text = secure_getenv(name);
     if (text == NULL || *text == '\0')

@@ -118,7 +118,7 @@ static int collect(struct sp_thread *t, struct pollfd *fds, nfds_t count, int ba
     return ready;
 }
 
-/* Makes the kernel's call with the rest of the timeout. */
+/* Makes the kernel's call with the remaining timeout. */
 static int finish_in_kernel(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct timespec left = sp_deadline_left(&c->deadline);
     return sp_real.ppoll(fds, count, c->deadline.is_infinite ? NULL : &left, c->mask);
@@ -145,7 +145,8 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
         if (!sp_in_control(c))
             return finish_in_kernel(c, fds, count);
         if (wait == SP_TIMED_OUT) {
-            /* The kernel checks every descriptor once more when the time is up, and so finds closed ones. */
+            /* The kernel checks every descriptor once more when the time is up, so it finds
+             * closed ones. */
             if (was_last_look || atomic_load(&t->stale_any) == 0)
                 return 0;
             was_last_look = true;

@@ -357,7 +357,7 @@ static struct sp_thread *acquire(int task) {
     return t;
 }
 
-/* A child of vfork finds its parent's `own`, and may only use the kernel's call. */
+/* A child of vfork finds its parent's `own`. It may only use the kernel's call. */
 struct sp_thread *sp_own(void) {
     struct sp_thread *t = own;
     if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))

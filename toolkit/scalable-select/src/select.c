@@ -18,7 +18,7 @@ typedef uint64_t __attribute__((may_alias)) word_t;
  * getdtablesize(). The kernel does not touch memory beyond its table, which may not belong to the set. */
 struct sets {
     int n, words;
-    word_t *set[3];   /* NULL: not given */
+    word_t *set[3];   /* NULL if not given */
     word_t last_mask; /* bits of the last word that are below n */
 };
 
@@ -60,7 +60,8 @@ static void set_result(struct sp_thread *t, const struct sets *s, int which, int
 }
 
 static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsigned got, int *ready) {
-    if (fd / SP_WORD >= s->words) /* the last word's bits beyond n are no candidates: see load */
+    /* The bits beyond n in the last word are no candidates (see load). */
+    if (fd / SP_WORD >= s->words)
         return;
     if (got & (SP_SET_IN | POLLNVAL))
         set_result(t, s, SET_IN, fd, ready);

@@ -45,7 +45,7 @@ static long compare_tables(int one, int other) {
     return sp_real.syscall(SYS_kcmp, one, other, KCMP_FILES, 0, 0);
 }
 
-/* With the tables of the threads that have knowledge. */
+/* Compares with the tables of the threads that have state. */
 static long compare_with_owners(int task) {
     for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
         struct sp_thread *t = sp_slot(i);
@@ -56,14 +56,14 @@ static long compare_with_owners(int task) {
     return -1;
 }
 
-/* kcmp is only called in a process in which a thread has left, because some filters kill for it. */
+/* Some filters kill for kcmp, so it is called only in a process that a thread has left. */
 static __attribute__((noinline)) bool judge(int task) {
     int home = atomic_load(&table->home);
     long answer = this_process() != home ? 1 : 0;
     if (answer == 0 && atomic_load(&table->is_split)) {
         answer = compare_with_owners(task);
         if (answer < 0 && !atomic_load(&table->is_led_away) && compare_tables(task, home) == 0)
-            answer = 0; /* with the first thread, since nothing is known now */
+            answer = 0; /* compared with the first thread, because no owner is known */
     }
     if (answer >= 0 && home != 0)
         keep(task, answer == 0);

@@ -102,7 +102,8 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
     return true;
 }
 
-/* All signals but those that a fault of the caller raises, which would kill without their handler if blocked. */
+/* Blocks all signals except those that a fault of the caller raises, which would kill without
+ * their handler if blocked. */
 void sp_block_signals(struct sp_call *c) {
     sigset_t all;
     if (c->has_blocked)

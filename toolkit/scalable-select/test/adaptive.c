@@ -1,5 +1,5 @@
-/* Which sets the library takes and which it leaves to the kernel, seen from its epoll instance: it has one while it
- * scales, and none while it does not. Only with the library preloaded and its options as shipped. */
+/* Checks which sets the library takes and which it leaves to the kernel, by its epoll instance:
+ * it has one only while it scales. Runs with the library preloaded and its default options. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -34,7 +34,7 @@ static void heat(int hot) {
     char byte;
     for (int i = 0; i < PIPES; i++) {
         struct pollfd one = {pipes[i][0], POLLIN, 0};
-        bool is_hot = poll(&one, 1, 0) == 1; /* as small a set is the kernel's */
+        bool is_hot = poll(&one, 1, 0) == 1; /* so small a set is left to the kernel */
         if (is_hot && i >= hot && read(pipes[i][0], &byte, 1) != 1)
             exit(2);
         if (!is_hot && i < hot && write(pipes[i][1], "x", 1) != 1)
@@ -102,7 +102,7 @@ static void *calls_and_sleeps(void *woken) {
     return NULL;
 }
 
-/* Many threads, and few descriptors: those that get no instance have the kernel's calls. */
+/* Few descriptors for many threads: those without an instance use the kernel's calls. */
 static void threads_leave_the_program_most_of_its_descriptors(void) {
     static bool woken[THREADS];
     pthread_t threads[THREADS];

@@ -1,5 +1,5 @@
-/* An allocator that makes system calls while it holds its lock, as jemalloc does when it starts. Its first call comes
- * before any constructor ran, also before the library's. */
+/* An allocator that makes system calls while it holds its lock, as jemalloc does when it starts.
+ * Its first call comes before any constructor has run, including the library's. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -21,7 +21,7 @@ static void start(void) {
 }
 
 void *malloc(size_t bytes) {
-    if (is_held) { /* a lock would never be free */
+    if (is_held) { /* a lock that is never released */
         has_failed = true;
         return NULL;
     }
@@ -39,10 +39,11 @@ void free(void *block) {
 }
 
 void *calloc(size_t count, size_t bytes) {
-    return malloc(count * bytes); /* fresh memory is zero, and none is used again */
+    return malloc(count * bytes); /* memory is never reused, so it is zero */
 }
 
-/* The old size is not known: what is copied beyond it is unused, and inside memory, since the new block comes later. */
+/* The old size is unknown. Bytes copied beyond it are unused and in valid memory, because the
+ * new block comes later. */
 void *realloc(void *block, size_t bytes) {
     char *fresh = malloc(bytes);
     if (block != NULL && fresh != NULL)

@@ -1,5 +1,6 @@
-/* One array that is passed again and again with small changes, as programs do, against the direct system call on a copy
- * of it: what the library remembers of the array must never hide a change. Passes with and without the library. */
+/* Passes one array again and again with small changes, as programs do, and compares with the
+ * direct system call on a copy. The library's memory of the array must never hide a change.
+ * Passes with and without the library. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -26,7 +27,7 @@ static struct pollfd some_entry(void) {
     static const short events[] = {POLLIN, POLLIN, POLLIN, POLLOUT, POLLIN | POLLOUT, 0, POLLPRI};
     struct pollfd p = {file[below(FILES)], events[below(7)], 0};
     if (below(40) == 0)
-        p.fd = -1 - (int)below(200); /* also such as the library's own marks look */
+        p.fd = -1 - (int)below(200); /* includes values like the library's own marks */
     if (below(60) == 0)
         p.fd = 900;
     return p;
@@ -75,7 +76,7 @@ static void change(void) {
     case 7:
         array[at].fd = ~array[at].fd; /* how programs switch an entry off and on */
         break;
-    case 8: /* the array shrinks and grows again with what it held */
+    case 8: /* the array shrinks, and grows again with its old entries */
         count = (int)below((unsigned)count) + 1;
         break;
     case 9:

@@ -1,5 +1,5 @@
-/* A test is a function named by what it says. The program prints one line a test and "N passed, N failed" at
- * the end. */
+/* A test is a function whose name states the claim. The program prints a line per test, and "N
+ * passed, N failed" at the end. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -39,9 +39,9 @@ static inline void check_hung(int signal_number) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* To name a line, ThreadSanitizer opens the program's debug information once: through the library's own open(), if that
- * is in the program. In the middle of a report, which holds the runtime's locks, that may report and so wait for
- * itself. */
+/* To name a line, ThreadSanitizer opens the program's debug information once, through the
+ * library's own open() if the program contains it. This may happen during a report, which holds
+ * the runtime's locks, and may cause a second report that waits for the first. */
 void __sanitizer_symbolize_pc(void *pc, const char *format, char *buffer, size_t size);
 
 static inline void check_can_report(void) {
@@ -52,7 +52,7 @@ static inline void check_can_report(void) {
 static inline void check_can_report(void) {}
 #endif
 
-/* A test that has not ended after this long has lost a wake-up: all of them take a few seconds at most. */
+/* A test that takes longer than this has lost a wake-up: each takes a few seconds at most. */
 enum { CHECK_HANG_S = 120 };
 
 #define RUN(test)                                               \

@@ -1,13 +1,15 @@
-/* Differential fuzzing: random descriptors of all kinds in random states; every answer of select, pselect, poll and
- * ppoll is compared with that of the direct system call. Usage: differential SEED COMPARISONS
+/* Differential fuzzing: compares every answer of select, pselect, poll and ppoll with that of
+ * the direct system call, for random descriptors of all kinds in random states. Usage:
+ * differential SEED COMPARISONS
  *
- * Between the comparisons descriptors are made, used, copied and closed: by this thread, by another one while this one
- * sleeps, by forked children, and by tasks that share the memory but not the descriptor table. Half of the sets are
- * mostly quiet, as a server's are.
+ * Between comparisons, descriptors are made, used, copied and closed: by this thread, by another
+ * one while this one sleeps, by forked children, and by tasks that share the memory but not the
+ * descriptor table. Half of the sets are mostly quiet, like a server's.
  *
- * Run under the library with every call forced through it. A difference is looked at again after a moment, since the
- * kernel delivers on the loopback in its own time; a hint that was lost stays lost. With the watchdog off, a blocking
- * call that misses its event never returns, and the alarm ends the run. */
+ * Runs under the library with every call forced through it. A difference is checked again after
+ * a moment, because the kernel delivers on the loopback asynchronously; a lost hint stays lost.
+ * With the watchdog off, a blocking call that misses its event never returns, and the alarm ends
+ * the run. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -40,7 +42,7 @@ static uint64_t state;
 static struct sockaddr_in listener_address;
 static int listener;
 static long comparisons, mismatches, ready_total, blocked, strangers;
-static pid_t children[12]; /* for pidfds; reaped at the end, so that no number is used again */
+static pid_t children[12]; /* for pidfds; reaped at the end, so that no number is reused */
 static int child_count;
 static pid_t forked; /* in a child that compares for itself */
 
@@ -69,7 +71,8 @@ static void hold_pair(int result, const int *pair) {
     hold(pair[1]);
 }
 
-/* The sanitizers' own start-up cannot bear an interposed syscall(2): there the library does not see direct calls. */
+/* The sanitizers' start-up code crashes with an interposed syscall(2), so in their builds the
+ * library does not see direct calls. */
 #ifdef UNDER_SANITIZER
 #define SEES_DIRECT_CALLS 0
 #else
@@ -115,7 +118,7 @@ static void udp_pair(void) {
 }
 
 static void received_pair(void) {
-    /* a pipe that arrives over a socket, as SCM_RIGHTS */
+    /* a pipe received over a socket (SCM_RIGHTS) */
     int channel[2], pipe_ends[2], got[2] = {-1, -1};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
         return;
@@ -238,7 +241,7 @@ static void create(void) {
         hold(slave);
         break;
     }
-    case 17: { /* nested epoll, watching something */
+    case 17: { /* nested epoll with a watched descriptor */
         int fd = epoll_create1(0);
         struct epoll_event event = {.events = EPOLLIN};
         if (fd >= 0 && held_count > 0)
@@ -250,7 +253,7 @@ static void create(void) {
         if (pick(2)) {
             sigset_t none;
             sigemptyset(&none);
-            sigaddset(&none, SIGUSR2); /* blocked, and now and then raised */
+            sigaddset(&none, SIGUSR2); /* blocked, and sometimes raised */
             hold(signalfd(-1, &none, 0));
         } else {
             hold(inotify_init1(0));
@@ -279,7 +282,7 @@ static void copy(int i) {
         if (i != j && held[i] != listener && held[j] != listener)
             swap(i, j);
         break;
-    case 6: /* fails: nothing is open there */
+    case 6: /* fails because the number is not open */
         if (dup2(FD_MAX - 7, held[j]) >= 0 || dup3(FD_MAX - 7, held[j], O_CLOEXEC) >= 0)
             mismatches++;
         break;
@@ -312,7 +315,7 @@ static void use(int i) {
     int fd = held[i], on = (int)pick(2), some = 1 + (int)pick(20);
     switch (pick(13)) {
     case 8:
-    case 9: /* in another process these are not seen */
+    case 9: /* the library does not see these in another process */
         if (forked == 0)
             setsockopt(fd, SOL_SOCKET, pick(2) ? SO_OOBINLINE : SO_SELECT_ERR_QUEUE, &on, sizeof on);
         break;
@@ -437,7 +440,7 @@ static void let_a_stranger_meddle(void) {}
 
 static long compare_once(void);
 
-/* A child must not touch its parent's epoll instance, nor the parent be confused by the child. */
+/* A child must not touch its parent's epoll instance, and must not confuse the parent. */
 static void fork_and_compare(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -489,13 +492,13 @@ static int ask(struct pollfd *fds, nfds_t count, int timeout_ms) {
     }
 }
 
-/* Mostly quiet sets, as a server has, test remembered state; random ones test the requests. */
+/* Mostly quiet sets, like a server's, test the remembered state; random ones test the requests. */
 static bool is_wanted(int fd, short events, bool is_mostly_quiet) {
     struct pollfd one = {fd, events, 0};
     return !is_mostly_quiet || pick(40) == 0 || syscall(SYS_poll, &one, 1, 0) == 0;
 }
 
-/* What there is to know of a descriptor whose answer differs. */
+/* Prints all facts about a descriptor whose answer differs. */
 static void explain(int fd, int which) {
     char path[40], name[64] = "";
     struct pollfd all = {fd, 0x7fff, 0};
@@ -529,7 +532,8 @@ static void compare_poll(void) {
     if (pick(10) == 0)
         asked[count++] = (struct pollfd){-1 - (int)pick(9), POLLIN, 7};
     if (pick(50) == 0)
-        asked[count++] = (struct pollfd){FD_MAX - 5, POLLIN, 7}; /* hardly open; the library's own are at 2^n - 1 */
+        /* Probably not open; the library's own are at 2^n - 1. */
+        asked[count++] = (struct pollfd){FD_MAX - 5, POLLIN, 7};
     for (int attempt = 0; attempt < 3; attempt++) {
         memcpy(kernel, asked, sizeof asked);
         memcpy(ours, asked, sizeof asked);
@@ -593,7 +597,7 @@ static void compare_select(void) {
     if (pick(20) == 0 && n > 3)
         n -= (int)pick(3); /* bits beyond n */
     if (pick(50) == 0)
-        asked.set[0][pick(WORDS)] |= UINT64_C(1) << pick(63); /* likely not open */
+        asked.set[0][pick(WORDS)] |= UINT64_C(1) << pick(63); /* probably not open */
     if (pick(20) == 0)
         n = FD_MAX;
     int by_kernel = 0, by_us = 0;
@@ -655,7 +659,7 @@ static void *triggering(void *unused) {
 }
 
 static void block_and_wake(void) {
-    /* Everything that is not ready for what is asked of it, and one pair that will be. */
+    /* All descriptors that are not ready for the wanted events, and one pair that will be ready. */
     static struct pollfd set[HELD_MAX + 8], after[HELD_MAX + 8];
     int pair[2];
     switch (pick(3)) {
@@ -695,7 +699,7 @@ static void block_and_wake(void) {
                 n = set[i].fd >= n ? set[i].fd + 1 : n;
             }
         }
-    if (warms_up) { /* known before it sleeps, or not */
+    if (warms_up) { /* half of the time, the library knows it before the sleep */
         static struct wide_sets copy;
         copy = sets;
         is_select ? library_select(n, &copy, 0) : poll(set, quiet, 0);
@@ -734,7 +738,7 @@ int main(int argc, char **argv) {
     sigemptyset(&raised);
     sigaddset(&raised, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &raised, NULL);
-    signal(SIGUSR2, SIG_IGN); /* where a mask lets it in */
+    signal(SIGUSR2, SIG_IGN); /* from here on a mask may let it in */
     listener = socket(AF_INET, SOCK_STREAM, 0);
     listener_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof listener_address;
@@ -749,7 +753,8 @@ int main(int argc, char **argv) {
     for (long step = 0; comparisons < wanted && mismatches < 20; step++) {
         int i = held_count > 1 ? (int)(1 + pick((unsigned)held_count - 1)) : 0;
         if (step % 64 == 0)
-            alarm(CHECK_HANG_S); /* since the last progress, not for all: the machine may be slow */
+            /* From the last progress, not for the whole run, because the machine may be slow. */
+            alarm(CHECK_HANG_S);
         switch (pick(12)) {
         case 0:
         case 1:

@@ -1,5 +1,6 @@
-/* Bad environments: what the library needs is refused, exhausted or taken away. Each test runs this program again in
- * the bad environment, with the library preloaded if it is here, and must see the answers of the kernel. */
+/* Bad environments: a resource that the library needs is refused, exhausted or removed. Each
+ * test runs this program again in the bad environment, with the library preloaded if it is
+ * preloaded here, and must get the kernel's answers. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -23,7 +24,7 @@
 enum { PIPES = 20 };
 static int pipes[PIPES][2];
 
-/* A small program of the usual kind: 0 if every answer is right. */
+/* A small ordinary program; returns 0 if every answer is right. */
 static int select_and_poll_are_right(void) {
     struct pollfd set[PIPES];
     for (int i = 0; i < PIPES; i++)
@@ -58,7 +59,7 @@ static int select_and_poll_are_right(void) {
     return 0;
 }
 
-/* The kernel ignores bits beyond its table, and so the memory that would hold them. */
+/* The kernel ignores bits beyond its table, and the memory that would hold them. */
 static int select_is_right_at_the_end_of_memory(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -119,7 +120,8 @@ static int run_again(const char *how) {
 }
 
 static int under_filter_again(int number, int second_argument, unsigned action, const char *how) {
-    /* directly: the library would stand aside at once, and the filter is to meet it when it starts */
+    /* directly, because the library would give up at once; here it must meet the filter when it
+     * starts */
     if (install_filter(number, second_argument, action, true) != 0)
         return 98;
     return run_again(how);
@@ -142,7 +144,8 @@ static int right_after_a_thread_has_left(void) {
     return select_and_poll_are_right();
 }
 
-/* It is no longer known which tasks share the table: everything is left to the kernel. */
+/* The library no longer knows which tasks share the table, so it leaves everything to the
+ * kernel. */
 static int refuse_comparing_tables(void) {
     return under_filter_again(SYS_kcmp, -1, SECCOMP_RET_ERRNO | ENOSYS, "--leave");
 }
@@ -164,7 +167,7 @@ static int refuse_madvise(void) {
 }
 
 static int refuse_more_watches(void) {
-    /* what fs.epoll.max_user_watches answers when it is reached */
+    /* the error when fs.epoll.max_user_watches is reached */
     return under_filter(SYS_epoll_ctl, 1, SECCOMP_RET_ERRNO | ENOSPC);
 }
 
@@ -195,7 +198,7 @@ static void *sleeping_amid_pipes(void *result) {
     return NULL;
 }
 
-/* The filter is every thread's. */
+/* The filter applies to every thread. */
 static int kill_for_epoll_while_a_thread_sleeps(void) {
     pthread_t thread;
     int result = select_and_poll_are_right();
@@ -226,7 +229,7 @@ static int kill_for_what_an_option_never_does(void) {
                : 97;
 }
 
-/* Nothing of the library is seen at exit. */
+/* No call of the library is seen at exit. */
 static int kill_for_what_exit_needs_not(void) {
     int result = select_and_poll_are_right();
     const int numbers[] = {SYS_openat, SYS_newfstatat, SYS_getpid, SYS_fcntl, SYS_write, SYS_close};
@@ -236,7 +239,7 @@ static int kill_for_what_exit_needs_not(void) {
     return result;
 }
 
-/* The child shares the memory, and nothing else that it changes. */
+/* The child shares only the memory with its parent. */
 static int after_a_child_of_vfork(void) {
     int result = select_and_poll_are_right();
     pid_t child = vfork();
@@ -251,7 +254,7 @@ static int after_a_child_of_vfork(void) {
     return result != 0 || status != 0 ? 90 : select_and_poll_are_right();
 }
 
-/* Both count 300 calls and 10 closes; only the parent has polled nothing. */
+/* Both count 300 calls and 10 closes; only the parent has not polled. */
 static int in_parent_and_child(void) {
     int result = select_and_poll_are_right(), status = -1;
     for (int i = 0; i < 100; i++)
@@ -263,7 +266,7 @@ static int in_parent_and_child(void) {
     return result != 0 ? result : status;
 }
 
-/* It has not asked for these signals, and finds no handler of anybody else's. */
+/* The program has not requested these signals, and must find no handler. */
 static int ended_by(int number) {
     int result = select_and_poll_are_right();
     struct sigaction found;
@@ -291,7 +294,7 @@ static int descriptors_exhausted(void) {
     int count = 0, last = -1;
     for (int fd; (fd = dup(0)) >= 0; last = fd)
         count++;
-    /* the pipes are replaced in their places, so that none is missing */
+    /* the pipes are replaced in place, so that none is missing */
     int result = errno == EMFILE && count > 10 ? select_and_poll_are_right() : 97;
     close(last);
     return result != 0 ? result : select_and_poll_are_right();
@@ -332,7 +335,8 @@ static int number_taken_unseen(bool by_range) {
         long unseen;
         __asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_dup2), "D"(0), "S"(hidden[i]) : "rcx", "r11", "memory");
     }
-    /* From here on the numbers are the program's: they stay open until it closes them, and then they are closed. */
+    /* From here on the numbers are the program's: they stay open until it closes them, and are
+     * then closed. */
     if (!by_range && select_and_poll_are_right() != 0)
         return 91;
     for (int i = 0; i < count; i++) {
@@ -350,7 +354,7 @@ static int number_taken_unseen_from_the_library(void) {
 }
 
 static int unseen_close_and_unseen_creation(void) {
-    /* only the watchdog can notice this, within a period */
+    /* only the watchdog notices this, within a period */
     if (select_and_poll_are_right() != 0)
         return 90;
     int fresh[2];
@@ -367,7 +371,7 @@ static int unseen_close_and_unseen_creation(void) {
     return poll(set, PIPES, -1) == 1 && set[0].revents == POLLIN ? 0 : 9;
 }
 
-/* The filter's library is loaded for a plugin alone. The stand-in answers 7. */
+/* Only a plugin loads the filter's library. The replacement returns 7. */
 static int filter_of_a_plugin(void) {
     char path[PATH_MAX + 32];
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);

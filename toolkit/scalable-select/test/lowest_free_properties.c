@@ -1,4 +1,4 @@
-/* lowest-free against the plainest model: an array of bools searched from the start. */
+/* Compares lowest-free with the simplest model: an array of bools searched from the start. */
 #include "check.h"
 
 #include "lowest_free.h"
@@ -30,7 +30,8 @@ static void random_use_agrees_with_a_linear_search_at_every_depth(void) {
         CHECK(tree != NULL && taken != NULL);
         CHECK_EQ(lowest_free_capacity(tree), capacity);
         int steps = capacity > 10000 ? 3000 : 20000;
-        /* Large trees are nearly full at first, or the search never leaves the first words. */
+        /* Large trees are nearly full at first; otherwise the search would never leave the first
+         * words. */
         for (size_t i = 0; capacity > 300 && i < capacity - 200; i++) {
             CHECK_EQ(lowest_free_take(tree), i);
             taken[i] = true;

@@ -1,16 +1,18 @@
-/* The protocol of sp.h between the thread that learns (owner), threads that close or create (forgetters) and the
- * kernel, tried in every order of its steps by depth-first search over all states. Each step is one atomic action, as
- * the C code's are sequentially consistent.
+/* Checks the protocol of sp.h between the thread that learns (owner), threads that close or
+ * create (forgetters) and the kernel, in every order of its steps, by depth-first search over
+ * all states. Each step is one atomic action, because the C code's are sequentially consistent.
  *
- * One descriptor number. The old file is open there; forgetter B closes it, forgetter D then opens the new file under
- * the same number (through a function that is interposed, or not), the new file becomes ready at some moment. Lost
- * means: all forgetters are done, the owner is between two calls, and it believes quiet what is ready, with no hint on
- * the way and no stale mark. The variants leave one rule out, and the search must find the loss: a test that
- * can fail.
+ * There is one descriptor number. The old file is open there. Forgetter B closes it. Forgetter D
+ * then opens the new file under the same number, through a function that may be interposed. The
+ * new file becomes ready at some moment. The event is lost if all forgetters are done, the owner
+ * is between two calls, and it believes a ready bit quiet, without a pending hint or a stale
+ * mark. Each variant omits one rule, and the search must then find a loss, so that the test can
+ * fail.
  *
- * With owner_sleeps the owner's calls sleep until something wakes them, and it is also lost if it sleeps on beside a
- * ready file, or beside a number whose file was ready (a shutdown, say) before it was closed. The stranger shares this
- * memory and the epoll instance, but has a descriptor table of its own, in which it closes the number. */
+ * With owner_sleeps, the owner's calls sleep until an event wakes them. The event is also lost
+ * if the owner sleeps on although a file is ready, or was ready (e.g. by a shutdown) before its
+ * number was closed. The stranger shares this memory and the epoll instance, but closes the
+ * number in its own descriptor table. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -26,10 +28,10 @@ struct rules {
 };
 
 struct world {
-    uint8_t file; /* open at the number */
+    uint8_t file; /* the file that is open at the number */
     uint8_t is_ready[3], has_item[3], has_hint[3];
     uint8_t generation, interested, stale, quiet;
-    uint8_t registered_file; /* whose registration is the last one: its serial is the valid one */
+    uint8_t registered_file; /* the file of the last registration, whose serial is valid */
     uint8_t owner, owner_generation, owner_saw_ready, calls;
     uint8_t b, b_interested, d, d_interested, e[3];
     uint8_t has_closed, must_wake;
@@ -81,7 +83,7 @@ static bool step_owner(struct world *w, const struct rules *r) {
         w->owner_generation = w->generation;
         w->owner = 4;
         return true;
-    case 4: /* EPOLL_CTL_ADD, which reports the state it finds */
+    case 4: /* EPOLL_CTL_ADD, which reports the current state */
         if (w->file == NONE) {
             w->interested = 0;
             w->owner = 0;
@@ -120,7 +122,7 @@ static bool step_owner(struct world *w, const struct rules *r) {
         w->owner = r->learns_after_harvest ? 0 : 8;
         return true;
     case 8:
-    case 18: /* epoll_wait: hints of the file whose registration is not the last are dropped */
+    case 18: /* epoll_wait: drops hints of a file whose registration is not the last */
         for (int file = OLD; file <= NEW; file++) {
             if (w->has_hint[file] && file == w->registered_file && w->interested)
                 w->quiet = 0;
@@ -249,8 +251,9 @@ static bool step_creator(struct world *w, const struct rules *r) {
     return true;
 }
 
-/* A file becomes ready, is drained by the program, and becomes ready again; readiness reaches the epoll instance if the
- * file has an item there. The old file stays as it is once closed, unless it lives on elsewhere. */
+/* A file becomes ready, the program drains it, and it becomes ready again. Readiness reaches the
+ * epoll instance if the file has an item there. The old file does not change after its close,
+ * unless it is open elsewhere. */
 static bool step_event(struct world *w, const struct rules *r, int which) {
     if (w->e[which] == 3 || (which == NEW ? w->file != NEW : w->file != OLD && !r->old_file_survives))
         return false;

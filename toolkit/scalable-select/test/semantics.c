@@ -1,5 +1,6 @@
-/* What select and poll do on Linux, rule by rule. The same program must pass with the C library's own functions and
- * under the library with every call forced through it: the first run proves the rules, the second the library. */
+/* The behaviour of select and poll on Linux, rule by rule. The same program must pass with the C
+ * library's own functions and under the library with every call forced through it: the first run
+ * checks the rules, the second the library. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -82,7 +83,7 @@ static void select_tells_the_time_that_was_left(void) {
     fd_set in;
     FD_ZERO(&in);
     FD_SET(p[0], &in);
-    struct timeval time = {100, 1500000}; /* more than a second of microseconds is allowed */
+    struct timeval time = {100, 1500000}; /* microseconds may exceed a second */
     CHECK_EQ(select(p[0] + 1, &in, NULL, NULL, &time), 1);
     CHECK(FD_ISSET(p[0], &in));
     CHECK(time.tv_sec <= 101 && time.tv_sec >= 1 && time.tv_usec < 1000000);
@@ -196,7 +197,7 @@ static void bits_beyond_n_are_ignored_and_cleared(void) {
     fd_set in;
     FD_ZERO(&in);
     FD_SET(p[0], &in);
-    FD_SET(p[0] / 64 * 64 + 63, &in); /* in the same word, surely not open */
+    FD_SET(p[0] / 64 * 64 + 63, &in); /* in the same word, and certainly not open */
     CHECK_EQ(select(p[0] + 1, &in, NULL, NULL, &(struct timeval){0, 0}), 0);
     CHECK(!FD_ISSET(p[0] / 64 * 64 + 63, &in));
     close_pair(p);
@@ -211,7 +212,8 @@ static void hang_up_is_reported_unasked_by_poll_and_as_readable_by_select(void) 
     close(p[1]);
     CHECK_EQ(wait_for(p[0], 0, -1), POLLHUP);
     CHECK_EQ(select_one(p[0], 0, 1000000), 1);
-    CHECK_EQ(select_one(p[0], 2, 3000), 0); /* and it does not spin on what the third set does not mean */
+    /* It also does not spin on bits that the third set excludes. */
+    CHECK_EQ(select_one(p[0], 2, 3000), 0);
     CHECK_EQ(select_one(p[0], 2, 0), 0);
     close(p[0]);
     CHECK_EQ(pipe(p), 0);
@@ -263,7 +265,7 @@ static void urgent_data_is_an_exception(void) {
     close_pair(p);
 }
 
-/* Both options change what a socket reports without waking anyone. */
+/* Both options change the reported state of a socket without a wake-up. */
 static void urgent_byte_counts_as_data_as_soon_as_it_is_in_line(void) {
     int p[2], on = 1, off = 0;
     tcp_pair(p);
@@ -328,7 +330,8 @@ struct helper {
 static void *writing(void *context) {
     struct helper *h = context;
     nap();
-    /* Of TCP's four megabytes under way only a tenth of one lies with the reader: what comes later is read later. */
+    /* The reader has only a tenth of a megabyte of TCP's four megabytes in flight, so it reads
+     * the rest later. */
     while (h->drain_fd >= 0 && !h->stop) {
         drain(h->drain_fd);
         usleep(1000);
@@ -522,8 +525,8 @@ static void *noisy(void *context) {
     return NULL;
 }
 
-/* The handler can run only inside ppoll, so each run must end one: also when the library wakes for an event that the
- * program does not want and sleeps again. */
+/* The handler can run only inside ppoll, so each run must end one, even when the library wakes
+ * for an event that the program does not want and sleeps again. */
 static void every_handler_run_ends_a_sleep_amid_unwanted_events(void) {
     int p[2], q[2];
     sigset_t block, before;
@@ -556,7 +559,7 @@ static void every_handler_run_ends_a_sleep_amid_unwanted_events(void) {
     close_pair(q);
 }
 
-/* The library's epoll instance, if there is one, for this thread is the only one that polls. */
+/* The library's epoll instance for this thread, the only one that polls, if it has one. */
 static int hidden_instance(void) {
     DIR *directory = opendir("/proc/self/fd");
     int found = -1;
@@ -600,7 +603,8 @@ static void *signalling_once(void *context) {
     return NULL;
 }
 
-/* One signal, which comes while thousands of descriptors are looked at for the first time, or after. */
+/* A signal comes once, while thousands of descriptors are examined for the first time, or
+ * afterwards. */
 static void one_signal_ends_a_call_over_thousands_of_new_descriptors(void) {
     enum { MOST = 8000 };
     static struct pollfd set[MOST];
@@ -638,8 +642,8 @@ static void closing_handler(int number) {
     victim = -1;
 }
 
-/* A handler runs before the call (which then finds the descriptor closed) or in it (which then ends):
- * never unnoticed. */
+/* A handler runs before the call, which then finds the descriptor closed, or during the call,
+ * which then ends; it is never unnoticed. */
 static void handler_that_closes_a_descriptor_is_noticed_whenever_it_runs(void) {
     int p[2];
     CHECK_EQ(pipe(p), 0);
@@ -750,7 +754,8 @@ static void handler_may_poll_while_its_thread_sleeps_in_poll(void) {
     close_pair(handler_pipe);
 }
 
-#if !__GLIBC_PREREQ(2, 34) || defined(UNDER_SANITIZER) /* which leaves interpose_process.c out */
+/* Such a build leaves interpose_process.c out. */
+#if !__GLIBC_PREREQ(2, 34) || defined(UNDER_SANITIZER)
 #define _Fork fork
 #endif
 static volatile pid_t forked;
@@ -762,7 +767,8 @@ static void forking_handler(int number) {
         setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
 }
 
-/* Stops the timer and waits for what was forked: the status of the last child, or 0 if no child had another. */
+/* Stops the timer and waits for the forked children. Returns the status of the last child with
+ * another status than 0, or 0. */
 static int status_of_forked(void) {
     int status = 0, worst = 0;
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
@@ -804,7 +810,7 @@ static void handler_may_fork_at_any_moment_of_a_call(void) {
     install(SIGALRM, forking_handler, 0);
     for (int i = 0; i < 100; i++) {
         forked = -1;
-        /* Once: a fork may take longer than any period. */
+        /* The timer fires only once, because a fork may take longer than any period. */
         setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 100 + i * 7}}, NULL);
         for (int j = 0; forked < 0; j++) {
             int result = j % 2 ? poll(set, ENTRIES - 1, 0) : select_one(ready, 0, 0);
@@ -837,7 +843,7 @@ static void *sleeping_until_it_leaves(void *context) {
     return wait_for(*(int *)context, POLLIN, 3000) == -1 && errno == EINTR ? context : NULL;
 }
 
-/* From here on SIGALRM runs this handler, and not in this thread; the mask before. */
+/* From here on, SIGALRM runs this handler, in another thread. Returns the earlier mask. */
 static sigset_t leave_alarms_to_other_threads(void (*deed)(int)) {
     sigset_t signal, before;
     install(SIGALRM, deed, 0);
@@ -907,7 +913,7 @@ static void jump_out_of_a_sleep(int fd, bool by_select) {
     }
 }
 
-/* What the call that was left had on the stack is gone. */
+/* Overwrites the stack of the call that was left by longjmp. */
 static __attribute__((noinline)) void write_over_the_stack(void) {
     volatile char stack[65536];
     memset((char *)stack, 0x41, sizeof stack);
@@ -975,7 +981,7 @@ static void new_file_under_an_old_number_is_a_new_file(void) {
             close_range((unsigned)number, (unsigned)number, 0);
             CHECK_EQ(fcntl(ready[0], F_DUPFD, number), number);
             break;
-        case 4: { /* an unseen close, then a creation that is seen */
+        case 4: { /* a close that the library does not see, then a creation that it sees */
             long result;
             __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_close), "D"(number) : "rcx", "r11", "memory");
             CHECK_EQ(dup(ready[0]), number);
@@ -998,7 +1004,7 @@ static void new_file_under_an_old_number_is_a_new_file(void) {
         }
         CHECK_EQ(wait_for(number, POLLIN, 0), POLLIN);
         CHECK_EQ(select_one(number, 0, 0), 1);
-        /* and the old file, alive under another number, does not speak for it */
+        /* the old file, open under another number, must not count for this one */
         CHECK_EQ(pipe(q), 0);
         int kept = dup(q[0]);
         CHECK_EQ(wait_for(q[0], POLLIN, 0), 0);
@@ -1037,7 +1043,8 @@ static void descriptors_received_over_a_socket_are_new_files(void) {
         CHECK_EQ(pipe(p), 0);
         CHECK_EQ(wait_for(p[0], POLLIN, 0), 0);
         long result;
-        __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_close), "D"(p[0]) : "rcx", "r11", "memory"); /* unseen */
+        /* The library does not see this call. */
+        __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_close), "D"(p[0]) : "rcx", "r11", "memory");
         message.msg_controllen = sizeof control;
         CHECK_EQ(recvmsg(channel[1], &message, peeks ? MSG_PEEK : 0), 1);
         int got;
@@ -1206,7 +1213,7 @@ __attribute__((unused)) static void cleanup_handler_of_a_cancelled_sleep_may_pol
         pthread_cancel(thread);
         CHECK_EQ(pthread_join(thread, &result), 0);
         CHECK(result == PTHREAD_CANCELED);
-        if (i % 2) { /* else it may have ended before it had the handler */
+        if (i % 2) { /* otherwise it may end before it has the handler */
             CHECK_EQ(after_cancel.seen, POLLIN);
             CHECK(!after_cancel.is_blocked);
         }
@@ -1383,7 +1390,8 @@ int main(void) {
     RUN(thread_that_never_sleeps_can_be_cancelled);
 #endif
     RUN(threads_that_end_leave_no_descriptor_behind);
-    RUN(sleep_in_which_a_handler_leaves_the_descriptor_table_ends); /* from then on tables are compared */
+    /* After this, tables are compared. */
+    RUN(sleep_in_which_a_handler_leaves_the_descriptor_table_ends);
     RUN(fortified_forms_work_and_abort_on_overflow);
     return check_end();
 }

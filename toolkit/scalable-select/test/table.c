@@ -1,6 +1,6 @@
-/* Tasks that share the memory but not the descriptor table: what they do with their own descriptors must leave a thread
- * alone that sleeps in poll, and the program's own descriptors too. Run with the watchdog off: what is lost stays lost.
- * The same program passes without the library. */
+/* Tasks that share the memory but not the descriptor table. Changes to their own descriptors
+ * must not affect a thread that sleeps in poll, or the program's own descriptors. Runs with the
+ * watchdog off, so lost events stay lost. The same program passes without the library. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -25,8 +25,8 @@
 #define CLOSE_RANGE_UNSHARE 2
 #endif
 
-/* Sockets: always writable, so closing one of them looks to the library as if its sleepers had something to see. The
- * last one carries orders to the thread that polls. */
+/* Sockets that are always writable, so the library must assume that closing one has an event for
+ * its sleepers. The last one carries orders to the thread that polls. */
 enum { PAIRS = 70, ORDERS = PAIRS - 1, PATIENCE_S = 20, NUMBERS = 1024 };
 static int pairs[PAIRS][2];
 static sem_t is_seen;
@@ -124,7 +124,7 @@ static void end_sleeper(void) {
     }
 }
 
-/* Numbers that /proc shows and the program does not know. */
+/* Numbers that /proc shows but the program does not know. */
 static int hidden[64], hidden_count; /* epoll instances and eventfds, of which this program has none */
 
 static void find_hidden(void) {
@@ -139,7 +139,7 @@ static void find_hidden(void) {
     closedir(directory);
 }
 
-/* --- what a task does with its own table */
+/* --- the actions of a task on its own table */
 
 enum how { CLOSES, CLOSES_DIRECTLY, CLOSES_RANGE, CLOSES_FROM, DUPLICATES, DUPLICATES_ONTO_HIDDEN, POLLS, HOWS };
 
@@ -181,7 +181,7 @@ static void meddle(enum how how) {
     }
 }
 
-/* --- and who does it */
+/* --- the tasks */
 
 static void in_vfork(enum how how) {
     pid_t child = vfork();
@@ -193,7 +193,7 @@ static void in_vfork(enum how how) {
 }
 
 #ifdef __x86_64__
-/* As a runtime that makes its own system calls does it. */
+/* Like a runtime that makes its own system calls. */
 static void in_direct_vfork(enum how how) {
     long child;
     __asm__ volatile("syscall" : "=a"(child) : "0"(SYS_vfork) : "rcx", "r11", "memory");
@@ -253,7 +253,7 @@ static void *leaving_by_close_range(void *how) {
     return NULL;
 }
 
-/* A thread that polls for itself before it leaves, so that there is something to give up. */
+/* A thread that polls before it leaves, so that it has state to release. */
 static void *polling_and_leaving(void *how) {
     meddle(POLLS);
     CHECK_EQ(unshare(CLONE_FILES), 0);
@@ -283,7 +283,7 @@ static void in_thread(enum how how) {
     pthread_join(thread, NULL);
 }
 
-/* The sleeper still hears of everything, and every number that the program gets is its own. */
+/* The sleeper still receives every event, and every number that the program gets is its own. */
 static void nothing_is_disturbed_by(void (*task)(enum how)) {
     start_sleeper();
     for (enum how how = 0; how < HOWS; how++) {
@@ -306,7 +306,8 @@ static void nothing_is_disturbed_by(void (*task)(enum how)) {
         for (int i = 0; i < PAIRS; i++)
             is_known |= fd == pairs[i][0] || fd == pairs[i][1];
         struct pollfd one = {fd, 0, 0};
-        /* The kernel's poll: the library, which finds no descriptor free here, would stand back for a second. */
+        /* This uses the kernel's poll, because the library, which finds no free descriptor here,
+         * would give up for a second. */
         if (!is_known && (syscall(SYS_poll, &one, 1, 0) < 0 || (one.revents & POLLNVAL) != 0 || close(fd) != 0))
             CHECK_EQ(fd, -1);
     }
@@ -385,7 +386,7 @@ static void child_that_polls_is_answered_by_its_own_table(void) {
         for (int i = 0; i < PAIRS; i++)
             set[i] = (struct pollfd){pairs[i][0], POLLIN, 0};
         for (int i = 0; i < 3; i++)
-            CHECK_EQ(poll(set, PAIRS, 0), 0); /* all quiet, and known to be */
+            CHECK_EQ(poll(set, PAIRS, 0), 0); /* all are quiet, and the library knows it */
         child_saw = 0;
         pid_t child =
             round % 2 ? clone(polling_its_own_table, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL) : vfork();
@@ -405,11 +406,11 @@ static void child_that_polls_is_answered_by_its_own_table(void) {
     close(ready[1]);
 }
 
-/* --- the reverse: who does share the table is seen */
+/* --- the reverse: tasks that share the table are recognised */
 
 static _Atomic int replacing;
 
-/* The old file may live on in another table. */
+/* The old file may be open in another table. */
 static void replace(int i) {
     int fresh[2];
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fresh), 0);
@@ -436,7 +437,7 @@ static void *staying_away(void *unused) {
     return unused;
 }
 
-/* After a thread has left, threads that are still there go on as before: old ones and new ones. */
+/* After a thread has left, the remaining threads continue as before, including new ones. */
 static void those_who_stay_are_still_heard(void) {
     for (int is_new = 0; is_new < 2; is_new++) {
         pthread_t stranger, replacer;
@@ -452,7 +453,8 @@ static void those_who_stay_are_still_heard(void) {
             CHECK_EQ(pthread_create(&replacer, NULL, replacing_body, NULL), 0);
         replacing = 1;
         pthread_join(replacer, NULL);
-        for (int i = 0; i < ORDERS; i++) /* the first makes the sleeper, which may hold the old files, call again */
+        /* The first event makes the sleeper, which may hold the old files, call again. */
+        for (int i = 0; i < ORDERS; i++)
             CHECK(sees(i));
         end_sleeper();
         sem_post(&may_end);
@@ -460,12 +462,13 @@ static void those_who_stay_are_still_heard(void) {
     }
 }
 
-/* --- children of threads that left, and children made past the handlers of fork */
+/* --- children of threads that left, and children made without the handlers of fork */
 
 static int fork_from_a_strange_table(void) {
     int marks[64], count = hidden_count;
     close_range(3, ~0U, 0);
-    for (int i = 0; i < count; i++) { /* its own files, under the numbers that are hidden elsewhere */
+    /* Its own files, under the numbers that are hidden in other tasks. */
+    for (int i = 0; i < count; i++) {
         marks[i] = dup2(0, hidden[i]);
         if (marks[i] != hidden[i])
             return 1;
@@ -526,7 +529,7 @@ static void child_made_past_the_handlers_of_fork_may_use_every_number(void) {
     end_sleeper();
 }
 
-/* --- threads that end: what they once had may be another thread's by now */
+/* --- threads that end: their former numbers may belong to another thread */
 
 static sem_t may_finish;
 
@@ -556,11 +559,11 @@ static void thread_that_ends_after_it_left_takes_nothing_along(void) {
     end_sleeper();
 }
 
-/* --- a copy that fails leaves its target where it was */
+/* --- a failed copy does not change its target */
 
 static void failed_copy_takes_nothing_out_of_a_sleepers_set(void) {
     int closed = NUMBERS - 2;
-    has_pipes = true; /* that are not ready: nothing but the failure can wake their sleeper */
+    has_pipes = true; /* the pipes are not ready, so only the failure can wake their sleeper */
     start_sleeper();
     has_pipes = false;
     for (int i = 0; i < ORDERS; i++) {
@@ -580,7 +583,7 @@ static void failed_copy_takes_nothing_out_of_a_sleepers_set(void) {
         settle();
         CHECK(sees(i));
     }
-    struct rlimit before, low; /* a target beyond the limit is refused, and stays open */
+    struct rlimit before, low; /* a target beyond the limit is refused and stays open */
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
     low = before;
     low.rlim_cur = 10;
@@ -617,7 +620,9 @@ static void close_range_that_is_refused_takes_nothing_out_of_a_sleepers_set(void
     struct sock_fprog program = {sizeof code / sizeof *code, code};
     fflush(stdout);
     pid_t child = fork();
-    if (child == 0) { /* executes: the library is to start with the filter, not to see it installed */
+    /* Executes a program, so that the library starts with the filter instead of seeing it
+       installed. */
+    if (child == 0) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
             syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0)
             execl("/proc/self/exe", "table", "--without-close-range", (char *)NULL);

@@ -1,6 +1,7 @@
-/* Threads that close descriptors under each other's feet. Each slot holds a pipe; churning threads replace it, mostly
- * under the same number, write a token into the new one and wait until the thread that waits for the slot has read it.
- * A stale "not ready" is a token that never arrives, and the alarm. Run with the watchdog off, and under TSan. */
+/* Threads close descriptors that other threads use. Each slot holds a pipe. Churning threads
+ * replace the pipe, mostly under the same number, write a token into the new one, and wait until
+ * the slot's thread has read it. A stale "not ready" means that a token never arrives, and the
+ * alarm fires. Runs with the watchdog off, and under TSan. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -42,7 +43,7 @@ static void *owner(void *context) {
             set[count++] = (struct pollfd){slots[i].reader, POLLIN, 0};
             slot_count++;
         }
-        if (me == 2) { /* one of them selects */
+        if (me == 2) { /* one thread uses select */
             fd_set in;
             int n = 0;
             FD_ZERO(&in);
@@ -61,7 +62,8 @@ static void *owner(void *context) {
             errno = 0;
         for (int i = 0; i < slot_count; i++)
             if (set[first + i].revents && read(set[first + i].fd, bytes, 1) == 1)
-                slots[(int)bytes[0]].received++; /* a token says whose it is: numbers change hands between slots */
+                /* A token contains its slot, because numbers move between slots. */
+                slots[(int)bytes[0]].received++;
     }
     return NULL;
 }
@@ -70,7 +72,7 @@ static void replace(struct slot *s, unsigned how) {
     int p[2], old = s->reader;
     close(s->writer);
     switch (how % 4) {
-    case 0: /* close, and the lowest number is most likely the same */
+    case 0: /* close first, so the lowest number is probably the same */
         close(old);
         CHECK_EQ(pipe2(p, O_NONBLOCK), 0);
         s->reader = p[0];
@@ -85,7 +87,7 @@ static void replace(struct slot *s, unsigned how) {
         CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p), 0);
         s->reader = p[0];
         break;
-    default: { /* the old file lives on elsewhere */
+    default: { /* the old file stays open under another number */
         int kept = dup(old);
         close(old);
         CHECK_EQ(pipe2(p, O_NONBLOCK), 0);
@@ -105,7 +107,8 @@ static void *churner(void *context) {
         pthread_mutex_lock(&s->lock);
         replace(s, random >> 24);
         long expected = s->received + 1;
-        /* The owner learns that its set has changed; the token may come before or after it looks. */
+        /* The owner learns that its set has changed. The token may come before or after its
+         * check. */
         bool token_first = (random >> 27) & 1;
         char token = (char)which;
         if (token_first)

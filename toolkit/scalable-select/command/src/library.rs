@@ -17,9 +17,9 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     };
     let Some(found) = candidates.iter().find(|path| path.is_file()) else {
         match named {
-            Some(path) => bail!("{} is not there: build it with make -C toolkit/scalable-select", path.display()),
+            Some(path) => bail!("{} does not exist: build it with make -C toolkit/scalable-select", path.display()),
             None => bail!(
-                "{NAME} was not found beside this program or in {}: build it with make -C toolkit/scalable-select, or \
+                "{NAME} was not found next to this program or in {}: build it with make -C toolkit/scalable-select, or \
                  name it with --library",
                 FOLDERS.join(", ")
             ),
@@ -27,10 +27,10 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     };
     let path = found.canonicalize().with_context(|| format!("cannot resolve {}", found.display()))?;
     refuse_writable(&path)?;
-    // The dynamic linker splits LD_PRELOAD at these characters, and cannot quote them.
+    // The dynamic linker splits LD_PRELOAD at these characters and cannot quote them.
     if path.to_str().is_none_or(|text| text.contains([':', ' ', '\t', '\n'])) {
         bail!(
-            "{} has a colon or a blank in its path, which LD_PRELOAD cannot hold: install it elsewhere",
+            "{} has a colon or a blank in its path, which LD_PRELOAD cannot contain: install it elsewhere",
             path.display()
         );
     }
@@ -111,7 +111,7 @@ mod tests {
         chmod(&folder, 0o755);
         let spaced = folder.join("a b.so");
         std::fs::copy(&file, &spaced).expect("a copy");
-        assert!(find(Some(&spaced)).expect_err("a blank").to_string().contains("LD_PRELOAD cannot hold"));
+        assert!(find(Some(&spaced)).expect_err("a blank").to_string().contains("LD_PRELOAD cannot contain"));
     }
 
     #[test]

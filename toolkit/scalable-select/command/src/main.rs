@@ -24,16 +24,16 @@ const STATS: &str = "SCALABLE_SELECT_STATS";
 #[derive(Debug, Parser)]
 #[command(bin_name = "straingauge scale", version, max_term_width = 100)]
 struct Options {
-    /// Let the library print its statistics when the server ends
+    /// Let the library write its statistics when the server ends
     ///
-    /// At exit, or when SIGTERM, SIGINT or SIGHUP ends it.
-    /// Calls, set sizes, descriptors examined, hints, lost hints.
+    /// It writes them at exit, or when SIGTERM, SIGINT or SIGHUP ends the server. They count the calls, the
+    /// examined descriptors, the hints and the lost hints, and give the mean size of the sets.
     #[arg(long)]
     stats: bool,
     /// Report whether scalable select applies to the server, and do not start it
     #[arg(long)]
     check: bool,
-    /// The library [default: in this program's directory, installed, or in the build tree]
+    /// Library to load [default: next to this program, installed, or in the build tree]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Server to run, and its arguments: everything after --
@@ -74,7 +74,7 @@ fn run(options: &Options) -> Result<()> {
             std::io::stdout(),
             "{}: scalable select applies (imports {}), with {}",
             found.program.display(),
-            if imports.is_empty() { "no such function itself".to_string() } else { imports.join(", ") },
+            if imports.is_empty() { "no such function directly".to_string() } else { imports.join(", ") },
             library.display()
         )?;
         return Ok(());

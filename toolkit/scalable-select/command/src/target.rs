@@ -23,7 +23,7 @@ const EPOLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Hindrance {
     /// It has no dynamic linker, so nothing can be preloaded.
-    #[error("{0} is statically linked: nothing can be preloaded; use a dynamically linked build")]
+    #[error("{0} is statically linked, so no library can be preloaded; use a dynamically linked build")]
     Static(String),
     /// The Go runtime makes its own system calls.
     #[error("{0} is a Go program: it makes system calls without the C library, and uses epoll already")]
@@ -36,7 +36,7 @@ pub enum Hindrance {
     Epoll(String),
     /// It never waits for several descriptors.
     #[error(
-        "{0} and its libraries import neither select nor poll: there is nothing to replace. If it only starts the \
+        "{0} and its libraries import neither select nor poll, so there is no call to replace. If it only starts the \
          server, let it start straingauge scale: WRAPPER ... straingauge scale -- SERVER ..."
     )]
     NoImport(String),
@@ -94,7 +94,7 @@ pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
     for _ in 0..MAX_INTERPRETERS {
         let Some(interpreter) = interpreter_of(&bytes) else { break };
         program = find_program(&interpreter)
-            .with_context(|| format!("{} is a script for an interpreter that is not there", path.display()))?;
+            .with_context(|| format!("{} is a script whose interpreter does not exist", path.display()))?;
         bytes = read(&program)?;
     }
     let name = program.display().to_string();
@@ -124,8 +124,8 @@ pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
         && !is_system_linker(&linker)
     {
         target.notes.push(format!(
-            "it is started by {linker}, not by this system's dynamic linker: with an older C library than this \
-             system's it cannot start with the library"
+            "it is started by {linker}, not by this system's dynamic linker: if its C library is older than this \
+             system's, it cannot start with the library"
         ));
     }
     Ok(found)
@@ -179,8 +179,7 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     }
     if imports.is_empty() && !missing.is_empty() {
         notes.push(format!(
-            "it imports neither select nor poll itself, but {} was not found and may: is LD_LIBRARY_PATH as for the \
-             server?",
+            "it imports neither select nor poll itself, but {} was not found and may: is LD_LIBRARY_PATH the server's?",
             missing.join(", ")
         ));
     }

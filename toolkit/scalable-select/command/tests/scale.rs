@@ -107,7 +107,7 @@ fn a_go_program_is_refused() {
 }
 
 #[test]
-fn a_program_that_uses_epoll_needs_no_help() {
+fn a_program_that_uses_epoll_is_refused_because_it_scales_already() {
     refused("epoll-server", EPOLLS, &[], &["epoll_wait", "already"]);
 }
 
@@ -123,7 +123,7 @@ fn a_program_with_another_c_library_is_refused() {
 }
 
 #[test]
-fn a_program_with_another_installation_of_the_c_library_gets_a_note() {
+fn a_program_with_another_installation_of_the_c_library_is_reported() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found =
