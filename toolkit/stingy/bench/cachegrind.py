@@ -1,10 +1,10 @@
-"""Cache misses of user space per request, simulated (valgrind's cachegrind): D1 32 KiB 8-way, LL = the L2 cache,
-16-way.
+"""Cache misses of user space per request, simulated (valgrind's cachegrind): D1 32 KiB 8-way, LL = the L2
+cache, 16-way.
 
-The difference of two runs of different length, divided by their difference in requests, excludes the start. The
-client sends requests in rounds, so that the server handles its connections in turn; the server's clock is
-slowed down like the server (slowclock.c). Nothing here is timed: it needs no quiet machine, and two of these
-run side by side."""
+The difference of two runs of different length, divided by their difference in requests, excludes the
+start. The client sends requests in rounds, so that the server handles its connections in turn; the
+server's clock is slowed down like the server (slowclock.c). Times are not measured, so this needs no
+quiet machine, and two runs can share it."""
 
 import os
 import re
@@ -55,8 +55,8 @@ def trial_seconds(options, trial):
 
 
 def counted(options, connections, version, requests, documents):
-    # lwIP's ring keeps the packets in the order of their arrival, so every connection is served in turn even without
-    # rounds. In rounds the client's kernel, which waits for a slow server, would acknowledge each answer with a
+    # lwIP's ring keeps packets in the order of arrival, so every connection is served in turn even without
+    # rounds. In rounds, the client's kernel waits for a slow server and would acknowledge each answer in a
     # separate packet.
     how = "keep" if options.server == "tux-lwip" else "rounds"
     with tempfile.TemporaryDirectory() as scratch:

@@ -193,7 +193,9 @@ int main(int argc, char **argv) {
             open_connection(opened++);
         int n = epoll_wait(epoll, events, 512, window_s > 0 ? 5000 : 60000);
         if (n <= 0)
-            return fprintf(stderr, "client: no answer for a long time after %ld, %ld errors\n", answered, errors), 1;
+            return fprintf(stderr, "client: no answer for a long time, after %ld answers, %ld errors\n", answered,
+                           errors),
+                   1;
         for (int e = 0; e < n; e++) {
             long i = (long)events[e].data.u64;
             if (connections[i].is_connected) {

@@ -1,7 +1,8 @@
-/* Epoll by edge in place of by level, for stock servers: a preload library. A server that is asked for one small
- * request at a time reads it whole, so it misses nothing. With it the kernel does not look at a connection once more
- * after its request has been read. This shows which part of a rescheduled server's gain is the kernel's, and not the
- * cache's or batch's. Listeners stay as they are. */
+/* Makes stock servers use edge-triggered instead of level-triggered epoll: a preload library. A
+ * server that gets one small request at a time reads it whole, so it misses no bytes. The kernel
+ * then does not check a connection again after its request has been read. This shows the
+ * kernel's part of a rescheduled server's gain, without that of the cache and of batches.
+ * Listeners stay level-triggered. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/epoll.h>

@@ -60,7 +60,7 @@ def summary(steps):
         fall = [step for step in steps if step["phase"] == f"fall{number}" and step["verdict"] in ("held", "failed")]
         if len(fall) >= 2 and all(float(step["answered"]) >= float(step["per_sec"]) * float(step["seconds"]) * 0.995 for step in fall[-2:]):
             recoveries.append(float(fall[-1]["per_sec"]))
-    # Disturbances only lower these rates.
+    # Disturbances can only lower these rates.
     out = {"rises": len(failures), "failure_per_sec": f"{max(failures):.0f}" if failures else "", "recovery_per_sec": f"{max(recoveries):.0f}" if recoveries else ""}
     over = next((step for step in steps if step["phase"] == "over" and step["verdict"] in ("held", "failed")), None)
     if over:

@@ -1,7 +1,7 @@
-/* Measures the distance of two CPUs: ns for a cache line to the other CPU and back, the mean of 3,000 times. A host
- * that moves a virtual machine's CPUs between its caches changes it by a factor of four, and with it the cost of
- * everything that client and server exchange. Prints a number. Always ends after 2 s, because it may run at real-time
- * priority.
+/* Measures the distance of two CPUs: ns for a cache line to the other CPU and back, the mean of
+ * 3,000 times. If a host moves a virtual machine's CPUs between its caches, the distance changes
+ * by a factor of four, and so does the cost of all data that client and server exchange. Prints
+ * a number. Always ends after 2 s, because it may run at real-time priority.
  *
  * usage: line CPU CPU */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-"""CPU time per request and throughput in a closed loop in which every connection has a request under way."""
+"""CPU time per request and throughput in a closed loop in which every connection has a request in flight."""
 
 import os
 import subprocess

@@ -1,13 +1,15 @@
-/* A kernel without cost, for tux, lighttpd and their Stingy versions: a preload library that replaces listener,
- * connections, epoll and clients inside the server's process. The remaining time is the server's, on this machine's
- * caches.
+/* A kernel without cost, for tux, lighttpd and their Stingy versions: a preload library that
+ * replaces the listener, connections, epoll and clients within the server's process. The
+ * remaining time is the server's, on this machine's caches.
  *
- * NULLNET_CONNECTIONS connections send NULLNET_REQUESTS requests in total. In each epoll_wait a quarter of the
- * connections without a request send one, in random order, as many as the caller takes. At the end it prints a line and
- * ends the process. The first fifth of the requests is not counted.
+ * NULLNET_CONNECTIONS connections send NULLNET_REQUESTS requests in total. In each epoll_wait a
+ * quarter of the connections without a request send one, in random order, as many as the caller
+ * takes. At the end it prints a line and ends the process. The first fifth of the requests is
+ * not counted.
  *
- * It emulates the calls that the two use for a small file: listen, accept4, epoll_ctl, epoll_wait, close; recv, send,
- * sendfile (tux); read, pread, writev, getsockopt (lighttpd, which sends a small file from memory). One thread. */
+ * It emulates the calls that the two use for a small file: listen, accept4, epoll_ctl,
+ * epoll_wait, close; recv, send, sendfile (tux); read, pread, writev, getsockopt (lighttpd,
+ * which sends a small file from memory). One thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -174,7 +176,7 @@ ssize_t sendfile(int fd, int file, off_t *offset, size_t bytes) {
     return (ssize_t)bytes;
 }
 
-/* Takes the answer: head and body together. */
+/* Receives the answer: head and body together. */
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     ssize_t bytes = 0;

@@ -1,6 +1,6 @@
 /* An open loop whose rate rises until the server fails: the load at failure.
  *
- * Requests are due at equal intervals, whatever the server does (as with httperf, which Bhatia, Consel and Lawall
+ * Requests are due at equal intervals, independent of the server (as with httperf, which Bhatia, Consel and Lawall
  * used), on the connection that has been idle the longest; one request at a time on a connection. Without an idle
  * connection a request waits here, and its response time counts from its due time. CALLS = 0: CONNECTIONS connections
  * are kept. CALLS > 0: each CALLS-th request is due on a new connection, which carries CALLS requests one after another
@@ -16,11 +16,12 @@
  *   rise     from 0.8 of that: rate * 1.02, until 3 steps in a row fail; the load at failure is the last rate that
  *            held before them
  *   fall     with the unanswered requests: rate * 0.98, until as many are answered as are due in 2 steps in a row: the
- *            load at recovery. It is below the load at failure if a server with many requests under way takes longer
+ *            load at recovery. It is below the load at failure if a server with many requests in flight takes longer
  *            for each.
- *   Both are repeated from 0.95 of the highest so far until two rises in a row end there, at most 5 times. A
- * disturbance ends a rise early, never late, so the highest counts. over     0.3 s at 1.5 times the load at failure:
- * the rate that is still served
+ *   over     0.3 s at 1.5 times the load at failure: the rate that is still served
+ *
+ * Rise and fall are repeated from 0.95 of the highest so far until two rises in a row end there, at most 5 times. A
+ * disturbance ends a rise early, never late, so the highest counts.
  *
  * Prints a line for each step. Client and server need separate CPUs.
  *
@@ -212,7 +213,7 @@ static void ready(int i, uint32_t events, int64_t now) {
         char *end = memmem(buffer, (size_t)got, "\r\n\r\n", 4),
              *length = memmem(buffer, (size_t)got, "Content-Length:", 15);
         if (!end || !length || memcmp(buffer, "HTTP/1.1 200", 12) != 0)
-            exit((fprintf(stderr, "ramp: the first answer has no length or is no 200\n"), 1));
+            exit((fprintf(stderr, "ramp: the first answer has no length or another status than 200\n"), 1));
         answer_bytes = end + 4 - buffer + atol(length + 15);
     }
     c->got += got > 0 ? got : 0;
@@ -241,7 +242,7 @@ static void open_kept(void) {
             ready((int)events[e].data.u32, events[e].events, now_ns());
     }
     if (step.wrong > 0)
-        exit((fprintf(stderr, "ramp: %ld of the first requests went wrong\n", step.wrong), 1));
+        exit((fprintf(stderr, "ramp: %ld of the first requests failed\n", step.wrong), 1));
 }
 
 /* Drives one step. */
@@ -387,7 +388,7 @@ int main(int argc, char **argv) {
         open_kept();
     printf("phase,per_sec,verdict,seconds,due,answered,wrong,p99_us,worst_us,most_under_way,waiting_at_the_end,server_"
            "busy,server_waited_ms,client_still_ms\n");
-    double rate = atof(argv[6]), held = 0; /* highest */
+    double rate = atof(argv[6]), held = 0; /* the highest */
     for (int verdict; (verdict = try("search", rate, step_s)) != 0 && now_ns() < until;) {
         rest(verdict < 0);
         rate *= verdict > 0 ? SEARCH : 1;
@@ -395,7 +396,7 @@ int main(int argc, char **argv) {
     for (int pass = 1, agree = 0; pass <= PASSES && agree < 2 && now_ns() < until; pass++) {
         rest(true);
         double reached = rise(pass, held > 0 ? held * AGAIN : rate * BACK, step_s, until);
-        /* A rise well above all earlier ones restarts the count of agreeing rises. */
+        /* A rise well above all earlier ones resets the number of agreeing rises. */
         agree = reached * AGREE > held ? 1 : reached >= held * AGREE ? agree + 1 : agree;
         held = reached > held ? reached : held;
         fall(pass, held, step_s, until);

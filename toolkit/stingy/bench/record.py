@@ -19,12 +19,12 @@ FAR = 3 * 1.4826
 
 
 def as_numbers(row):
-    """Counts as numbers; all else stays as it was written."""
+    """Converts counts to numbers; leaves all other values as written."""
     return {key: int(value) if str(value).lstrip("-").isdigit() else value for key, value in row.items()}
 
 
 class Rows(harness.Rows):
-    """Rows with the number of their run, which is one more than that of the runs before it."""
+    """Rows with the number of their run, which is one more than that of the previous run."""
 
     def __init__(self, path, columns):
         super().__init__(path, ["run", *columns])
@@ -140,7 +140,7 @@ def against_stock(rows, value, known):
 
 
 def middle(rows, value, version):
-    """The median in the place with the most measurements."""
+    """Returns the median in the place with the most measurements."""
     read, where = value if callable(value) else lambda row: float(row[value]), place(rows)
     found = [where(row) for row in rows if where(row)]
     usual = statistics.mode(found) if found else None

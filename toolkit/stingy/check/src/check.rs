@@ -1,4 +1,4 @@
-//! What a cache-aware memory layout could win for a server, computed from a run of `find` before its source is
+//! The possible gain of a cache-aware memory layout for a server, computed from a run of `find` before its source is
 //! edited. Meaning and limits: `toolkit/stingy/README.md`.
 //!
 //! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (user time stays as it is
@@ -9,7 +9,7 @@ use analyze::zones;
 use record::{RunDir, RunKind, names};
 use serde::Deserialize;
 
-/// The parts of memwalk's report that are used.
+/// The used parts of memwalk's report.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Memwalk {
     program: Program,
@@ -58,11 +58,11 @@ impl Memwalk {
     /// Reads a report (`memwalk -o`).
     ///
     /// # Errors
-    /// The reason why it is none.
+    /// The reason why it is not a report.
     pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let report: Self = serde_json::from_slice(bytes)?;
         let is_held = report.stages.iter().any(|stage| stage.state.lines > 0);
-        anyhow::ensure!(is_held, "no stage of it holds memory of a request");
+        anyhow::ensure!(is_held, "none of its stages holds memory of a request");
         Ok(report)
     }
 
@@ -126,14 +126,17 @@ pub enum NotChecked {
     /// The cost of a request never rises.
     #[error(
         "a request costs least CPU time with the most connections ({0:.0}): no cost grows with connections that a \
-         cache could explain, so neither loop nor slab is worth it"
+         cache could explain, so neither a new loop nor the slab is worth it"
     )]
     NoGrowth(f64),
     /// The run has too few clock ticks.
     #[error("the server's CPU time is too short to be divided into user and system: run find with a longer --duration")]
     TooShort,
     /// There is only user time, or the figures are impossible.
-    #[error("the run shows no system time of the server, so its gain has no bound: run find with a longer --duration")]
+    #[error(
+        "the run shows no system time of the server, so the gain cannot be bounded: run find with a longer \
+        --duration"
+    )]
     NoBound,
 }
 
@@ -165,8 +168,9 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     let is_found = remedy_of(largest.as_ref().map(|largest| largest.lines_bytes.0)) == found;
     let mut not_measured = vec![
         "Savings in the kernel (fewer calls of epoll_wait, edge-triggered events): they add to these \
-         bounds.".to_string(),
-        "Cache misses. Growth of user time that has another cause, such as a list that is searched, stays: straingauge \
+         bounds."
+            .to_string(),
+        "Cache misses. Growth of user time with another cause, such as the search of a list, remains: straingauge \
          simulate counts the misses."
             .to_string(),
     ];
@@ -179,8 +183,8 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     }
     if !is_found {
         not_measured.push(
-            "The size of objects that have only bounds: the smallest size gives another answer than the largest. \
-             State the usual size (typical_bytes in stingy.toml), and run memwalk again."
+            "The size of objects with only bounds: the smallest size gives another answer than the largest. Give the \
+             usual size (typical_bytes in stingy.toml), and run memwalk again."
                 .into(),
         );
     }

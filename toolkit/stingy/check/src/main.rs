@@ -51,7 +51,7 @@ fn run(options: &Options) -> Result<()> {
     let run = RunDir::open(&options.run)?;
     let report = options.memwalk.as_ref().map(|path| {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Memwalk::parse(&bytes).with_context(|| format!("{} is no report of memwalk", path.display()))
+        Memwalk::parse(&bytes).with_context(|| format!("{} is not a report of memwalk", path.display()))
     });
     let check = check::of_run(&run, report.transpose()?.as_ref()).with_context(|| options.run.display().to_string())?;
     std::io::stdout().write_all(text::text(&check).as_bytes())?;

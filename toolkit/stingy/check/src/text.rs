@@ -12,13 +12,14 @@ pub fn text(check: &Check) -> String {
     let answer = match check.remedy {
         Some(Remedy::Loop) => "another event loop (admission, cold connections) could help; the slab alone would not",
         Some(Remedy::Slab) => "the slab could help: all requests fit in it, and the server's memory outgrew the cache",
-        Some(Remedy::Neither) => "neither loop nor slab is worth it",
-        None => "it is not known whether loop or slab would help",
+        Some(Remedy::Neither) => "neither a new loop nor the slab is worth it",
+        None => "it is not known whether a new loop or the slab would help",
     };
-    let mut out = wrap(&format!("{:.2} to {:.2} times the requests: {answer}", won.at_least, won.at_most), "", "  ");
+    let first = format!("{:.2} to {:.2} times as many requests: {answer}", won.at_least, won.at_most);
+    let mut out = wrap(&first, "", "  ");
     let share = format!(
-        "at most {:.2} times by changes in user space alone: {:.0} % of the CPU time of a request is user time (n = \
-         {} points)",
+        "at most {:.2} times as many by changes in user space alone: {:.0} % of the CPU time of a request is user time \
+         (n = {} points)",
         won.amdahl,
         check.user_ratio * 100.0,
         check.n
@@ -32,7 +33,7 @@ pub fn text(check: &Check) -> String {
         grouped(loads.1)
     );
     let is_shown = won.at_least > 1.0;
-    let growth = growth + if is_shown { "" } else { "; it is within its errors, so there may be no gain" };
+    let growth = growth + if is_shown { "" } else { "; it is within its error, so there may be no gain" };
     let cache = check.cache_bytes.map_or("not known".into(), |bytes| format_bytes(bytes as f64));
     let mut rests = vec![share, growth, format!("second-level cache: {cache}")];
     rests.extend(check.memory_per_connection.map(|bytes| {

@@ -29,7 +29,7 @@ fn a_recorded_run_of_nginx_is_not_worth_it() {
     let nginx = recorded::run("nginx");
     let (code, said) = check(&nginx.path(), &[]);
     assert_eq!(code, Some(0), "{said}");
-    for word in ["times the requests: neither", "within its errors", "not measured", "--memwalk"] {
+    for word in ["times as many requests: neither", "within its error", "not measured", "--memwalk"] {
         assert!(said.contains(word), "'{word}' is missing:\n{said}");
     }
     let example = repository().join("toolkit/stingy/schema/example.json");
@@ -43,7 +43,7 @@ fn uncheckable_runs_are_refused_in_one_sentence() {
     let page = repository().join("README.md");
     let memwalk = ["--memwalk", page.to_str().expect("text")];
     let nginx = recorded::run("nginx");
-    refused(&nginx.path(), &memwalk, "is no report of memwalk");
+    refused(&nginx.path(), &memwalk, "is not a report of memwalk");
     let changed = |from: &str, to: &str| {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let points = nginx.path().join("points");

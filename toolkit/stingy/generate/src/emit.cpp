@@ -28,7 +28,7 @@ size_t object_number(const Program &program, const std::string &id) {
     throw Refusal("there is no object " + id);
 }
 
-// The slots of each region that one more request at this stage takes.
+// Computes the slots of each region that one more request at this stage takes.
 std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, const Stage &stage) {
     std::map<size_t, uint32_t> out;
     bool is_admission = lets_in(program, stage);

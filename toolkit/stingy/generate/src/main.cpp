@@ -1,4 +1,4 @@
-// stingygen: options, files, and the printed decisions.
+// Handles options, files, and the printed decisions.
 #include "stingygen.h"
 
 #include <cstring>
@@ -22,7 +22,7 @@ const char USAGE[] =
     "  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
     "  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size;\n"
     "                    for a request structure of unknown size its largest\n"
-    "  --object ID=B[xN] the size of one, and how many a request holds\n"
+    "  --object ID=B[xN] the size of an object, and how many a request holds\n"
     "  --slots ID=N      slots of an object that few requests need; they do not limit who is let in\n"
     "  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
     "  --stack SIZE      stack of the event loop in the cache slab, for stingy_call_on_stack (default: the deepest "
@@ -81,7 +81,7 @@ uint64_t own_l2() {
         if (level == "2" && !bytes.empty())
             return size(bytes, "the kernel's L2 size");
     }
-    wrong("this machine does not say how large its L2 cache is; give --l2 SIZE");
+    wrong("this machine does not report the size of its L2 cache; give --l2 SIZE");
 }
 
 const option LONG_OPTIONS[] = {
@@ -109,7 +109,7 @@ Options parse(int argc, char **argv) {
             exit(0);
         }
         if (code == ':')
-            wrong(std::string(argv[optind - 1]) + " wants a value; see --help");
+            wrong(std::string(argv[optind - 1]) + " needs a value; see --help");
         if (code == '?')
             wrong((optopt ? std::string("-") + (char)optopt : argv[optind - 1]) + ": no such option; see --help");
         std::string name = code ? "" : LONG_OPTIONS[at].name, value = optarg;
@@ -157,11 +157,11 @@ Options parse(int argc, char **argv) {
     if (optind < argc)
         options.input = argv[optind];
     if (options.input.empty() || options.output.empty())
-        wrong("an input and -o DIR are needed; see --help");
+        wrong("give an input and -o DIR; see --help");
     for (const std::string &id : options.without)
         if (options.sizes.count(id) || options.slots.count(id))
             wrong("--without " + id + " leaves it to malloc, and --" + (options.sizes.count(id) ? "object" : "slots") +
-                  " " + id + " is for what is in the map");
+                  " " + id + " applies only to objects in the map");
     if (options.l2_bytes == 0)
         options.l2_bytes = own_l2();
     return options;

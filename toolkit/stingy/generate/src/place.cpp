@@ -79,7 +79,7 @@ void place_regions(const Program &program, const Options &options, Layout &layou
     // The largest possible waste by aligning the beginnings of regions.
     scarce_bytes += layout.regions.size() * LINE;
     if (layout.request_bytes == 0)
-        throw Refusal("all objects have --slots; one without is needed, it says how many requests fit");
+        throw Refusal("all objects have --slots, but one without it must show how many requests fit");
     uint64_t fit = scarce_bytes < room_bytes ? (room_bytes - scarce_bytes) / layout.request_bytes : 0;
     layout.requests = (uint32_t)std::min<uint64_t>(options.requests ? options.requests : fit, fit);
     uint64_t at = layout.stack_bytes + layout.globals_bytes;
@@ -110,7 +110,7 @@ uint64_t stack_part(Program &program, const Options &options, uint64_t cache_byt
         return part;
     program.warnings.push_back(
         "the stack (" + std::to_string(deepest) +
-        " bytes) would take more than a quarter of the cache slab; it is not in it (--stack SIZE)");
+        " bytes) would take more than a quarter of the cache slab, so it is left out of it (--stack SIZE)");
     return 0;
 }
 

@@ -23,7 +23,7 @@ json parse_file(const std::string &path) {
     } catch (const json::parse_error &error) {
         throw Refusal(path + ": not JSON at byte " + std::to_string(error.byte) + "; write it anew with memwalk -o");
     } catch (const json::exception &error) {
-        throw Refusal(path + ": holds a number that no program can: " + error.what());
+        throw Refusal(path + ": contains an impossible number: " + error.what());
     }
 }
 
@@ -71,7 +71,7 @@ Object read_object(const json &value, std::vector<std::string> &warnings) {
     if (object.per_request == 0) {
         object.per_request = 1;
         warnings.push_back(object.id +
-                           ": how many a request holds is not known; 1 is reserved, the rest spills (--object " +
+                           ": the number per request is not known; 1 is reserved, and others spill (--object " +
                            object.id + "=BYTESxCOUNT)");
     }
     object.bytes = size_field(value.at("size"), "bytes", object.id);
@@ -115,18 +115,18 @@ void check_names(const Program &program) {
     std::set<std::string> stages, words, objects;
     for (const Stage &stage : program.stages)
         if (!stages.insert(stage.name).second || !words.insert(stage_word(stage)).second)
-            throw Refusal("two stages have the name " + stage.name + ", or one that differs in signs alone");
+            throw Refusal("two stages have the name " + stage.name + ", or names that differ only in punctuation");
     for (const Object &object : program.objects) {
         if (!objects.insert(object.id).second)
             throw Refusal("two objects have the id " + object.id);
         for (const std::string &stage : object.live)
             if (!stages.count(stage))
-                throw Refusal(object.id + " lives at " + stage + ", which is no stage");
+                throw Refusal(object.id + " lives at " + stage + ", which is not a stage");
     }
     for (const Stage &stage : program.stages)
         for (const std::string &id : stage.allocates)
             if (!objects.count(id))
-                throw Refusal("stage " + stage.name + " allocates " + id + ", which is no object");
+                throw Refusal("stage " + stage.name + " allocates " + id + ", which is not an object");
 }
 
 void take_profile(Program &program, const Options &options) {
@@ -181,7 +181,7 @@ void take_options(Program &program, const Options &options) {
                                program.warnings.end());
     }
     if (program.objects.empty())
-        throw Refusal("no objects are left; --without leaves out all of them");
+        throw Refusal("no objects are left; --without excludes all of them");
     std::string unknown;
     for (Object &object : program.objects) {
         if (object.bytes == 0 && options.default_bytes) {
@@ -192,7 +192,7 @@ void take_options(Program &program, const Options &options) {
             unknown += (unknown.empty() ? "" : ", ") + object.id;
     }
     if (!unknown.empty())
-        throw Refusal("no size is known of " + unknown +
+        throw Refusal("the size is not known of " + unknown +
                       "; say typical_bytes in stingy.toml, or --object ID=BYTES, --profile FILE, --default-bytes N");
 }
 
@@ -216,8 +216,7 @@ Program read_program(const Options &options) {
         for (const json &object : input.at("objects"))
             program.objects.push_back(read_object(object, program.warnings));
         if (program.stages.empty() || program.objects.empty())
-            throw Refusal(options.input +
-                          ": no stages, or no per-request objects; see memwalk --report for what it looked at");
+            throw Refusal(options.input + ": no stages, or no per-request objects; see memwalk --report");
         for (const json &global : input.at("globals"))
             // Each thread has its own copy of a thread-local variable.
             if (!global.value("is_thread_local", false) && !global.at("stages").empty())
@@ -227,7 +226,7 @@ Program read_program(const Options &options) {
         order_stages(program, input.at("edges"));
         check_names(program);
     } catch (const json::exception &error) {
-        throw Refusal(options.input + ": not as memwalk.schema.json has it: " + error.what());
+        throw Refusal(options.input + ": does not match memwalk.schema.json: " + error.what());
     }
     if (!options.profile.empty())
         take_profile(program, options);

@@ -1,5 +1,5 @@
-/* Runs the requests of overlay.json through all stages, all admitted ones side by side: nothing spills, and
- * objects that live together never share a byte. usage: life LABEL */
+/* Runs the requests of overlay.json through all stages, as many at once as are admitted. No
+ * block spills, and objects that live together never share a byte. usage: life LABEL */
 #include "stingy_gen.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fills every stage of a generated map until stingy_room() refuses: nothing spills before, and the next request
- * does. usage: room LABEL */
+/* Fills every stage of a generated map until stingy_room() refuses: no block spills before, and
+ * the next request's does. usage: room LABEL */
 #include "stingy_gen.h"
 
 #include <stdlib.h>

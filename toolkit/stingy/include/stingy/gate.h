@@ -1,7 +1,7 @@
 /* The gate: admits as many requests as there is room for, and keeps all other connections cold.
  *
- * A connection without a request under way costs a record of 24 bytes
- * (and what the kernel has), not a request structure and its buffers:
+ * A connection without a request in flight costs a record of 24 bytes, and the kernel's memory, but not a request
+ * structure and its buffers:
  *
  *     accept -> IDLE --bytes came--> READY --room--> BUSY <-> WAITING (for the client)
  *                 ^                    ^                |
@@ -72,8 +72,8 @@ void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms);
 /* Returns the time until the next action is due, for epoll_wait; -1: none. */
 int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms);
 
-/* Tells the gate that the request of a BUSY connection waits for its client. Returns false if an event has come
- * since the last wait; then continue at once. */
+/* Tells the gate that the request of a BUSY connection waits for its client. Returns false if an
+ * event has arrived since the last wait; then continue at once. */
 bool stingy_gate_wait(struct stingy_gate *gate, int fd, uint64_t now_ms);
 /* Tells the gate that the request is done and its memory freed; the connection remains. `has_more`: bytes of the
  * next request may be there. */

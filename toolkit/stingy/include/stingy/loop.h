@@ -59,7 +59,7 @@ struct stingy_loop_config {
      * request regardless of room (stingy/gate.h). The hard limit is most_connections. */
     uint32_t most_requests;
     uint32_t most_connections;    /* default (0): 1,000,000 */
-    uint32_t resume_room;         /* room from which on the listener is watched again; default (0): 1 */
+    uint32_t resume_room;         /* the listener is watched again when this many requests fit; default (0): 1 */
     uint32_t idle_ms, waiting_ms; /* timeout of a connection between requests, and of a request that waits for its
                                      client; default (0): 15,000 */
     size_t request_offset;        /* offset of stingy_request in the server's request */
@@ -87,7 +87,7 @@ void stingy_loop_close(struct stingy_loop *loop, struct stingy_request *request)
 uint64_t stingy_loop_now_ms(const struct stingy_loop *loop);
 /* The epoll descriptor, for the server's own descriptors; their events have data.fd. */
 int stingy_loop_epoll(const struct stingy_loop *loop);
-/* The number of requests under way. */
+/* The number of requests in flight. */
 uint32_t stingy_loop_requests(const struct stingy_loop *loop);
 struct stingy_gate_stats stingy_loop_gate_stats(const struct stingy_loop *loop);
 struct stingy_sched_stats stingy_loop_sched_stats(const struct stingy_loop *loop);

@@ -75,7 +75,8 @@ struct stingy_stats {
     uint64_t live, peak_live; /* blocks in cache slabs; the peak is the sum of the threads' peaks */
     uint64_t threads;         /* number of slabs, in use or idle */
     uint64_t huge_bytes;      /* bytes of the slabs on huge pages now; UINT64_MAX: not measured, no /proc/self/smaps */
-    /* Of the slab with the deepest stack: from the stack's top to the lowest byte that was ever written. */
+    /* For the slab with the deepest stack: from the stack's top to the lowest byte that was ever
+     * written. */
     uint64_t stack_peak_bytes;
 };
 void stingy_stats(struct stingy_stats *stats);
@@ -83,7 +84,7 @@ void stingy_stats(struct stingy_stats *stats);
 /* Gives the same counts for one object; fields that belong to no object are 0. */
 void stingy_object_stats(unsigned object, struct stingy_stats *stats);
 
-/* Writes one line of JSON. */
+/* Writes the counts as one line of JSON. */
 void stingy_report(FILE *out);
 
 /* Whether an address lies in a cache slab, or in a slab at all. */

@@ -2,9 +2,9 @@
  *
  * usage: lines [PORT] [MOST_REQUESTS]
  *
- * It allocates with malloc, so there is no room to keep within; MOST_REQUESTS stands for it. With a map that stingygen
- * has made,
- * `.room = stingy_room, .admission_stage = STINGY_STAGE_read_line` does that. */
+ * It allocates with malloc, so there is no slab to limit its requests; MOST_REQUESTS does that
+ * instead. With a map from stingygen, use `.room = stingy_room, .admission_stage =
+ * STINGY_STAGE_read_line`. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -60,7 +60,7 @@ void *stingy_alloc_var(unsigned object, size_t bytes) {
 
 void *stingy_alloc(unsigned object) {
     if (!stingy_world.map || object >= stingy_world.map->object_count)
-        stingy_die("was asked for before stingy_init, or is of no such object", object, NULL);
+        stingy_die("was requested before stingy_init, or its object does not exist", object, NULL);
     return stingy_alloc_var(object, stingy_world.map->objects[object].object_bytes);
 }
 
@@ -96,7 +96,7 @@ void stingy_free(unsigned object, void *block) {
             count(&own->foreign_frees);
         free(block);
     } else if (slab != own) {
-        /* An invalid block must not be written to, nor passed to its owner. */
+        /* An invalid block must not be written to, or passed to its owner. */
         if (slab_is_cache(slab, block))
             slot_return(slab, object, block);
         else

@@ -25,7 +25,7 @@ const char *map_fault(const struct stingy_map *map) {
     if (!map || map->version != STINGY_MAP_VERSION)
         return "not a map of this version";
     if (map->object_count == 0 || map->object_count > STINGY_MAX_OBJECTS || map->region_count == 0)
-        return "no objects, too many, or no regions";
+        return "no objects, too many objects, or no regions";
     if (map->stack_bytes % 4096 || map->cache_bytes > UINT32_MAX / 4 || map->low_bytes > UINT32_MAX / 4)
         return "sizes out of bounds";
     if (!regions_fit(map))

@@ -72,7 +72,7 @@ struct slab {
     char *low, *cache, *high, *high_end;
     struct region_state *regions;
     _Atomic(void *) remote;
-    char *high_next;                 /* memory from here on was never given out */
+    char *high_next;                 /* memory from here on is unused so far */
     void *spill_free[SPILL_CLASSES]; /* free blocks by size class */
     struct object_counters *objects; /* last entry: STINGY_ANY */
     counter foreign_frees, remote_frees;
@@ -90,7 +90,7 @@ struct world {
     _Atomic bool is_ready;
     bool is_off, is_without_huge_pages;
     bool is_dirty;                 /* STINGY_DIRTY */
-    bool is_freed_by_zero_realloc; /* what realloc(block, 0) of the C library does */
+    bool is_freed_by_zero_realloc; /* the effect of realloc(block, 0) in the C library */
     pthread_mutex_t lock;
     pthread_key_t at_thread_end;
 };
@@ -166,7 +166,7 @@ void ends_write(void);
 void ends_write_profile(void);
 void ends_in_child(void);
 
-/* Ends the program because the caller broke a rule, and to go on would corrupt memory. */
+/* Ends the program because the caller broke a rule, and continuing would corrupt memory. */
 _Noreturn void stingy_die(const char *what, unsigned object, const void *block);
 
 #endif

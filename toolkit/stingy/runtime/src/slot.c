@@ -90,7 +90,7 @@ static struct spot held(const struct slab *slab, unsigned object, const void *bl
         stingy_die("is not the beginning of a block", object, block);
     const uint64_t *live = slab->regions[spot.region].live;
     if (!(__atomic_load_n(&live[spot.slot / 64], __ATOMIC_RELAXED) >> (spot.slot % 64) & 1))
-        stingy_die("was freed before", object, block);
+        stingy_die("was already freed", object, block);
     return spot;
 }
 
@@ -124,7 +124,7 @@ static uint64_t *mark_of(const struct slab *slab, struct spot spot, uint64_t *bi
 void slot_return(struct slab *slab, unsigned object, const void *block) {
     uint64_t bit, *mark = mark_of(slab, held(slab, object, block), &bit);
     if (__atomic_fetch_or(mark, bit, __ATOMIC_RELAXED) & bit)
-        stingy_die("was freed before", object, block);
+        stingy_die("was already freed", object, block);
 }
 
 /* Frees the slot first and then removes its mark, so that at no moment it can be freed once more. */
@@ -138,5 +138,5 @@ void slot_take_back(struct slab *slab, void *block) {
 void slot_check_returned(const struct slab *slab, unsigned object, const void *block) {
     uint64_t bit, *mark = mark_of(slab, held(slab, object, block), &bit);
     if (__atomic_load_n(mark, __ATOMIC_RELAXED) & bit)
-        stingy_die("was freed before", object, block);
+        stingy_die("was already freed", object, block);
 }

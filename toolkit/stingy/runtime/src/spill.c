@@ -77,7 +77,7 @@ void *spill_take(struct slab *slab, unsigned object, size_t bytes) {
 
 static struct spill_header *checked_header(const void *block, uint32_t found, uint32_t wanted) {
     if (found != wanted && (found == SPILL_DEAD || found == SPILL_RETURNED))
-        stingy_die("was freed before", STINGY_ANY, block);
+        stingy_die("was already freed", STINGY_ANY, block);
     if (found != wanted || header_of(block)->size_class >= SPILL_CLASSES)
         stingy_die("is not the beginning of a block", STINGY_ANY, block);
     return header_of(block);

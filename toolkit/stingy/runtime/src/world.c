@@ -225,6 +225,6 @@ _Noreturn void stingy_die(const char *what, unsigned object, const void *block) 
     const char *name = "?";
     if (stingy_world.map && object < stingy_world.map->object_count)
         name = stingy_world.map->objects[object].name;
-    fprintf(stderr, "stingy: the block at %p, said to be object %s, %s\n", block, name, what);
+    fprintf(stderr, "stingy: the block at %p, passed as object %s, %s\n", block, name, what);
     abort();
 }

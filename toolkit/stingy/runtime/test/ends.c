@@ -1,4 +1,5 @@
-/* The report at a program's end, and that the program ends as it would without the library. */
+/* Tests the report at a program's end, and that the program ends as it would without the
+ * library. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -31,7 +32,7 @@ static void ready(void) {
         _exit(98);
 }
 
-/* How a child ends that does this, after it was sent the signal, if there is one. */
+/* Returns how a child ends that runs `act` and then gets the signal, if one is given. */
 static int ends(void (*act)(void), int signal_number) {
     int ends_of_pair[2], status = -1;
     char byte;
@@ -99,7 +100,7 @@ static void own_handler(int number) {
 static void set_handler(void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler}, old;
     sigaction(SIGTERM, &action, &old);
-    /* As some servers ask: whether it is ignored. */
+    /* Like servers that check whether the signal is ignored. */
     if (old.sa_handler == SIG_IGN)
         _exit(97);
 }
@@ -153,7 +154,7 @@ static void without_reports_no_signal_is_handled(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 4);
 }
 
-/* As servers do that begin as daemons; the numbers go to clients then. */
+/* Like servers that start as daemons; the numbers then go to clients. */
 static void close_everything(void) {
     start();
     allocate(8);
@@ -172,7 +173,7 @@ static void a_descriptor_that_is_anothers_by_now_is_left_alone(void) {
     CHECK(stat(other_path, &other) == 0 && other.st_size == 0);
 }
 
-/* A child that a server starts for another program (CGI), whose standard error is the client. */
+/* A child that a server starts for another program (CGI); its standard error is the client. */
 static void be_a_clients_child(void) {
     setenv("STINGY_STATS", "stderr", 1);
     start();
@@ -205,7 +206,8 @@ static void a_client_gets_nothing_of_the_reports(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 11);
 }
 
-/* A process with `first` blocks forks one that allocates `more`, and continues with `rest` when that one has ended. */
+/* A process allocates `first` blocks, forks a child that allocates `more`, and allocates `rest`
+ * when the child has ended. */
 static void fork_between(unsigned first, unsigned more, unsigned rest) {
     start();
     allocate(first);

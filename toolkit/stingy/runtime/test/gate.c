@@ -1,4 +1,4 @@
-/* The gate, with sockets of the loopback and a clock of the test's own. */
+/* Tests the gate, with sockets of the loopback and the test's own clock. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -92,14 +92,15 @@ static unsigned queued(void) {
     return info.tcpi_unacked;
 }
 
-/* Whether the other end's kernel has all that was written. */
+/* Whether the other end's kernel has received all written bytes. */
 static bool has_come(int fd) {
     int left = -1;
     CHECK(ioctl(fd, SIOCOUTQ, &left) == 0);
     return left == 0;
 }
 
-/* On a busy CPU the loopback may be late: what a client did is there when this has come true. */
+/* On a busy CPU the loopback may be late. When this condition holds, the client's action has
+ * arrived. */
 #define AWAIT(condition)                                           \
     do {                                                           \
         for (int tries = 0; !(condition) && tries < 5000; tries++) \
@@ -122,7 +123,8 @@ static int client(const char *says) {
     return fd;
 }
 
-/* Hands what epoll has to the gate, until it has nothing; how often it had something. */
+/* Passes events from epoll to the gate until there are none; returns how many times there were
+ * some. */
 static unsigned turn(void) {
     struct epoll_event events[64];
     unsigned wakes = 0;
@@ -166,7 +168,8 @@ static void without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop(voi
         client("GET");
     CHECK_EQ(turn(), 0);
     CHECK(stingy_gate_timeout_ms(gate, now_ms) > 0);
-    /* The first one goes on with a next request. As one is still waiting, no new connection is accepted. */
+    /* The first one continues with its next request. Because another one is still waiting, no
+     * new connection is accepted. */
     room++;
     stingy_gate_park(gate, bound[0], false, now_ms);
     turn();
@@ -219,11 +222,11 @@ static void bytes_that_come_while_busy_are_not_forgotten(void) {
     CHECK_EQ(woken_count, 1);
     stingy_gate_park(gate, bound[0], false, now_ms);
     CHECK_EQ(stats().idle, 1);
-    /* The client's end comes while the request is under way, and only once. */
+    /* The client's end comes while the request is in flight, and only once. */
     say(a, "GET");
     turn();
     close(a);
-    /* Beside other work the end may arrive a moment later. */
+    /* On a busy machine the end may arrive a moment later. */
     usleep(50000);
     turn();
     CHECK_EQ(stingy_gate_wait(gate, bound[0], now_ms), false);
@@ -320,7 +323,8 @@ static void new_clients_are_accepted_though_slow_ones_keep_the_room(void) {
         CHECK_EQ(bound_count, 3);
         CHECK(stingy_gate_wait(gate, bound[2], now_ms));
         client("GET");
-        /* The loop wakes up when it is time to accept; that client waits for room as those before it did. */
+        /* The loop wakes up when it is time to accept; that client then waits for room like
+         * those before it. */
         for (turn(); bound_count < 4 && now_ms < 2000; turn()) {
             int timeout_ms = stingy_gate_timeout_ms(gate, now_ms);
             CHECK(timeout_ms > 0 && timeout_ms <= 200);
@@ -363,7 +367,7 @@ static void a_server_that_cannot_take_a_connection_has_it_closed(void) {
 static void out_of_descriptors_the_loop_sleeps_and_tries_again_later(void) {
     start(5);
     client("GET");
-    /* The descriptors that are open stay; the next one is refused. */
+    /* Open descriptors stay open; the next one is refused. */
     struct rlimit old, low;
     getrlimit(RLIMIT_NOFILE, &old);
     int next = dup(0);

@@ -1,4 +1,5 @@
-/* The loop, with a server of two stages in a thread: each line is answered by its length. */
+/* Tests the loop, with a server of two stages in a thread: each line is answered with its
+ * length. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -185,7 +186,7 @@ static void say(int fd, const char *words) {
     CHECK_EQ(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
 }
 
-/* The next line that the server says; "" at the end of the connection. */
+/* The server's next line; "" at the end of the connection. */
 static const char *heard(int fd) {
     static char line[64];
     size_t used = 0;
@@ -263,8 +264,8 @@ static int leaver, newcomer;
 static bool is_newcomer;
 static atomic_int step;
 
-/* When the leaver's request waits, the newcomer connects and the leaver goes on; in the next turn, whose events are
- * these two, the server closes the leaver. */
+/* When the leaver's request waits, the newcomer connects and the leaver leaves. In the next
+ * turn, which has these two events, the server closes the leaver. */
 static void the_leaver_is_closed(void) {
     if (step == 0 && stingy_loop_gate_stats(loop).waiting == 1) {
         if (is_newcomer)

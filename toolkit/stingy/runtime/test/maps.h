@@ -1,4 +1,4 @@
-/* Memory maps for tests: made at random, or with given sizes. */
+/* Memory maps for tests: random, or with given sizes. */
 #ifndef MAPS_H
 #define MAPS_H
 

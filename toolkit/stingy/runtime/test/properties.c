@@ -1,4 +1,5 @@
-/* Random calls on random maps against a model: no two live blocks overlap, contents survive, room is exact. */
+/* Compares random calls on random maps with a model: no two live blocks overlap, contents
+ * survive, room is exact. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -39,7 +40,7 @@ static void nothing_overlaps(void) {
         CHECK(sorted[i - 1].at + sorted[i - 1].bytes <= sorted[i].at);
 }
 
-/* Slots that are free and blocks in the region's slots make all slots. */
+/* Free slots and blocks in the region's slots add up to all slots. */
 static void room_is_exact(void) {
     for (unsigned r = 0; r < made.map.region_count; r++) {
         unsigned used = 0;

@@ -1,4 +1,4 @@
-/* The runtime's rules, one by one. */
+/* Tests the runtime's rules, one by one. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -67,7 +67,8 @@ static void a_spilled_block_takes_little_more_than_it_asks_for(void) {
     static const size_t sizes[] = {1, 8, 9, 48, 49, 288, 300, 1024, 4080, 4081, 5000, 20000, 70000, 131000};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         small_pool();
-        /* Too large for its place, or no slot left: cut one after the other from the high slab. */
+        /* Blocks that are too large for a slot, or find no free one, are cut one after the other
+         * from the high slab. */
         while (stingy_is_in_cache_slab(stingy_alloc_var(1, 1)))
             ;
         char *first = stingy_alloc_var(1, sizes[i]), *second = stingy_alloc_var(1, sizes[i]);
@@ -127,12 +128,13 @@ static void reallocation_stays_while_the_place_is_large_enough(void) {
     stingy_end();
 }
 
-/* Whether a reallocation to no bytes frees depends on the C library; this asks it with one of its blocks. */
+/* Whether a reallocation to 0 bytes frees the block depends on the C library; this finds out
+ * with one of its blocks. */
 static void reallocation_to_nothing_is_as_the_c_library_does_it(void) {
     volatile size_t nothing = 0;
     void *volatile block_of_c = malloc(8), *volatile left = realloc(block_of_c, nothing);
     small_pool();
-    for (unsigned i = 0; i < 3; i++) { /* in the cache slab, in the high slab, of malloc */
+    for (unsigned i = 0; i < 3; i++) { /* in the cache slab, in the high slab, from malloc */
         void *block = i < 2 ? stingy_alloc_var(1, i ? 5000 : 8) : malloc(8);
         void *ours = stingy_realloc(i == 1 ? STINGY_ANY : 1, block, nothing);
         CHECK_EQ(ours == NULL, left == NULL);
@@ -172,7 +174,7 @@ static bool is_all(const unsigned char *block, size_t bytes, unsigned char byte)
     return true;
 }
 
-/* Wherever the memory comes from: a slot of the cache slab, the high slab, malloc. */
+/* For memory from every source: a slot of the cache slab, the high slab, malloc. */
 static void dirty_memory_shows_what_was_never_written(void) {
     static const size_t sizes[] = {200, 5000, 3 << 20};
     for (unsigned i = 0; i < 3; i++) {
@@ -234,7 +236,7 @@ static void strings_are_copied_with_their_end(void) {
     stingy_end();
 }
 
-/* Whether `act` ends the program with a message that says `words`. */
+/* Whether `act` ends the program with a message that contains `words`. */
 static bool dies_saying(void (*act)(void), const char *words) {
     int ends[2];
     if (pipe(ends) != 0)
@@ -325,18 +327,19 @@ static void free_inside_spilled_elsewhere(void) {
     memset(block, 'x', 300);
     free_elsewhere(block + 32);
 }
-/* Memory that is wrong must be left as it is: the message comes before another thread's block is written to. */
+/* Invalid memory must not be changed: the message comes before another thread's block is written
+ * to. */
 static void misuse_in_another_thread_ends_the_program_with_a_reason(void) {
     small_pool();
-    CHECK(dies_saying(free_slot_twice_elsewhere, "was freed before"));
-    CHECK(dies_saying(free_slot_elsewhere_and_here, "was freed before"));
-    CHECK(dies_saying(free_slot_here_and_elsewhere, "was freed before"));
+    CHECK(dies_saying(free_slot_twice_elsewhere, "was already freed"));
+    CHECK(dies_saying(free_slot_elsewhere_and_here, "was already freed"));
+    CHECK(dies_saying(free_slot_here_and_elsewhere, "was already freed"));
     CHECK(dies_saying(free_inside_elsewhere, "is not the beginning of a block"));
     CHECK(dies_saying(shrink_inside_elsewhere, "is not the beginning of a block"));
-    CHECK(dies_saying(free_spilled_twice_elsewhere, "was freed before"));
-    CHECK(dies_saying(free_spilled_elsewhere_and_here, "was freed before"));
+    CHECK(dies_saying(free_spilled_twice_elsewhere, "was already freed"));
+    CHECK(dies_saying(free_spilled_elsewhere_and_here, "was already freed"));
     CHECK(dies_saying(free_inside_spilled_elsewhere, "is not the beginning of a block"));
-    for (unsigned i = 0; i < 100; i++) { /* and a slot that comes home again and again is no misuse */
+    for (unsigned i = 0; i < 100; i++) { /* returning a slot again and again is not misuse */
         free_elsewhere(stingy_alloc(0));
         free_elsewhere(stingy_alloc_var(1, 300));
     }
@@ -346,9 +349,9 @@ static void misuse_in_another_thread_ends_the_program_with_a_reason(void) {
 
 static void misuse_ends_the_program_with_a_reason(void) {
     small_pool();
-    CHECK(dies_saying(free_slot_twice, "object request, was freed before"));
+    CHECK(dies_saying(free_slot_twice, "object request, was already freed"));
     CHECK(dies_saying(free_inside, "is not the beginning of a block"));
-    CHECK(dies_saying(free_spilled_twice, "was freed before"));
+    CHECK(dies_saying(free_spilled_twice, "was already freed"));
     CHECK(dies_saying(free_the_stack, "in no region"));
     stingy_end();
 }
@@ -371,7 +374,7 @@ static void before_init_blocks_come_from_malloc(void) {
     stingy_end();
 }
 
-/* Every way in which a map can be wrong, one at a time. */
+/* Every possible error in a map, one at a time. */
 static void maps_that_break_an_invariant_are_refused(void) {
     struct made_map good;
     small_pool();
@@ -401,7 +404,8 @@ static void maps_that_break_an_invariant_are_refused(void) {
     CHECK_EQ(stingy_init(NULL, NULL), -EINVAL);
 }
 
-/* One line of the slab for each place of a cache of its size: set by set, none more often than another. */
+/* Each place of a cache of the slab's size has one line of the slab: every set occurs equally
+ * often. */
 static void the_cache_slab_covers_each_set_of_the_cache_equally(void) {
     enum { CACHE = 1 << 20, WAYS = 16, LINE = 64, SETS = CACHE / WAYS / LINE };
     static unsigned lines_of_set[SETS];
@@ -424,7 +428,7 @@ static void the_cache_slab_covers_each_set_of_the_cache_equally(void) {
 static uintptr_t stack_seen;
 static bool is_stack_deep_enough;
 
-/* Beyond the cache slab's part: into the low slab. */
+/* Uses stack beyond the cache slab's part, in the low slab. */
 static __attribute__((noinline)) void go_deep(void) {
     volatile char deep[40000];
     memset((char *)deep, 2, sizeof deep);
@@ -503,7 +507,7 @@ static void runs_limited(bool (*what)(void)) {
     waitpid(child, &status, 0);
     CHECK_EQ(status, 0);
 }
-/* As with ulimit -v, or a server that limits itself. */
+/* As under ulimit -v, or in a server that limits itself. */
 static void a_limited_address_space_is_left_to_the_program(void) {
     runs_limited(takes_little);
 }
@@ -573,7 +577,7 @@ static void the_profile_notes_each_size_once_also_of_a_block_that_moves(void) {
     unsetenv("STINGY_PROFILE");
     for (unsigned i = 0; i < 100; i++) {
         void *block = stingy_alloc_var(1, 40);
-        /* To another place, within its place, and to the high slab and within that. */
+        /* To another slot, within its slot, to the high slab, and within that. */
         if (i < 4)
             block = stingy_realloc(1, block, i < 2 ? 3000 : 100);
         if (i < 1)

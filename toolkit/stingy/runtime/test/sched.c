@@ -1,4 +1,4 @@
-/* The stage scheduler: the paper's order, ageing, cancelling, against random servers. */
+/* Tests the stage scheduler: the paper's order, ageing, cancelling, and random servers. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -110,8 +110,8 @@ static void full_batches_go_first_then_earlier_stages_then_those_without_room(vo
     add(0, 2, 0);  /* medium, early */
     add(10, 2, 1); /* no room */
     add(20, 2, 2); /* medium, later */
-    add(30, 2, 3); /* uses up its room: full */
-    add(40, 4, 4); /* a whole batch: full, and gives memory back the sooner */
+    add(30, 2, 3); /* uses all its room: full */
+    add(40, 4, 4); /* a whole batch: full, and frees memory sooner */
     unsigned expected[] = {4, 3, 0, 2, 1};
     for (unsigned i = 0; i < 5; i++) {
         unsigned before = ran;
@@ -149,7 +149,7 @@ static void who_is_queued_during_a_batch_waits_for_the_next(void) {
     stingy_sched_delete(sched);
 }
 
-/* Stage 0 is always full and refills itself; stage 4 has no room. It must run all the same. */
+/* Stage 0 is always full and refills itself, and stage 4 has no room. Stage 4 must still run. */
 static void a_stage_that_is_passed_over_too_often_runs_whatever_its_class(void) {
     enum { MAX_AGE = 12 };
     start(8, MAX_AGE);
@@ -201,8 +201,8 @@ static void at_random(struct request *request, unsigned stage) {
         rooms[s] = random_below(&seed, 4) ? random_below(&seed, 50) : 0;
 }
 
-/* Random servers: every request runs to its end or is cancelled, none twice at a time, and the sum is
- * right throughout. */
+/* Random servers: every request runs to its end or is cancelled, none runs twice at a time, and
+ * the sum is always right. */
 static void every_request_runs_to_its_end(void) {
     for (unsigned round = 0; round < 200; round++) {
         start(1 + random_below(&seed, 20), 0);

@@ -1,4 +1,5 @@
-/* Slabs of threads: blocks freed elsewhere come home, ended threads' slabs are taken over, nothing is shared. */
+/* Tests the slabs of threads: blocks freed elsewhere return, slabs of ended threads are taken
+ * over, and no memory is shared. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -31,7 +32,8 @@ static struct stingy_stats stats(void) {
     return s;
 }
 
-/* Puts a block that carries its own address into a random cell; what was there is checked, and freed or grown. */
+/* Puts a block that contains its own address into a random cell. Checks the previous block, and
+ * frees or grows it. */
 static void *exchange_blocks(void *number) {
     uint64_t seed = 77 + (uintptr_t)number * 1000003;
     uintptr_t wrong = 0;
@@ -95,7 +97,7 @@ static void a_new_thread_takes_over_the_slab_of_an_ended_one(void) {
     CHECK_EQ(stats().threads, 1);
     for (unsigned i = 0; i < 40; i++)
         CHECK_EQ(stingy_is_in_cache_slab(blocks[i]), i < 32);
-    /* Freed by a thread without a slab. */
+    /* Frees by a thread without a slab. */
     for (unsigned i = 0; i < 40; i++)
         stingy_free(0, blocks[i]);
     CHECK_EQ(stingy_free_slots(0), 32);
@@ -115,7 +117,7 @@ static void threads_beyond_the_limit_use_malloc(void) {
     stingy_end();
 }
 
-/* A thread that forks meanwhile waits, so that the child does not inherit a locked lock. */
+/* A thread that forks meanwhile must wait, so that the child does not inherit a locked lock. */
 static void *hold_the_lock(void *unused) {
     pthread_mutex_lock(&stingy_world.lock);
     pthread_barrier_wait(&all_have_slabs);
@@ -124,14 +126,14 @@ static void *hold_the_lock(void *unused) {
     return unused;
 }
 
-/* The status of a child that does this: 0; a child that hangs ends by SIGALRM. */
+/* The exit status of a child that runs `act`: 0, or that of SIGALRM if it hangs. */
 static int status_of_child(bool (*act)(void)) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
         signal(SIGALRM, SIG_DFL);
         alarm(20);
-        /* Past ThreadSanitizer, which takes the parent's threads for leaked. */
+        /* Bypasses ThreadSanitizer, which would report the parent's threads as leaked. */
         syscall(SYS_exit_group, act() ? 0 : 1);
     }
     int status = -1;
@@ -155,7 +157,7 @@ static void a_child_finds_no_lock_that_another_thread_holds(void) {
     CHECK_EQ(status_of_child(allocates), 0);
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&all_have_slabs);
-    /* And the parent goes on. */
+    /* The parent continues, too. */
     CHECK(allocates());
     stingy_end();
 }
@@ -181,8 +183,9 @@ static bool goes_on_alone(void) {
     uintptr_t *larger = stingy_realloc(STINGY_ANY, of_other_thread, 700);
     is_good &= larger[0] == 77;
     stingy_free(STINGY_ANY, larger);
-    /* The other's slab is not taken over: it may have been in the midst of anything. */
-#if !defined(__SANITIZE_THREAD__) /* it allows no threads in such a child */
+    /* The other thread's slab is not taken over, because that thread may have been interrupted
+     * anywhere. */
+#if !defined(__SANITIZE_THREAD__) /* ThreadSanitizer allows no threads in such a child */
     pthread_t thread;
     char done;
     void *result = NULL;

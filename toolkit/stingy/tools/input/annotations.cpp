@@ -38,7 +38,7 @@ bool apply_annotations(const Facts &facts, Config &config, std::string &error) {
                 return -1;
             };
             auto contradicts = [&](const Place &told) {
-                fail("the annotation says other than " + told.text() + "; keep one of the two");
+                fail("the annotation contradicts " + told.text() + "; keep one of the two");
             };
             if (words.count("queue_stage") || words.count("schedule_stage")) {
                 auto &table = words.count("queue_stage") ? config.queue_stage : config.schedule_stage;
@@ -78,7 +78,7 @@ bool apply_annotations(const Facts &facts, Config &config, std::string &error) {
                 config.callbacks.emplace(function,
                                          Callback{argument("function"), words.count("later") != 0, note.place});
             } else
-                fail("the annotation `stingy:" + note.text + "` is none of stingy/annotate.h");
+                fail("the annotation `stingy:" + note.text + "` is not one of stingy/annotate.h");
         }
     return error.empty();
 }

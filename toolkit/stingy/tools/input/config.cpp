@@ -191,7 +191,7 @@ bool Config::read(const std::string &path, std::string &error) {
         NamedStage stage{r.text("name"), r.text("entry"), r.text("list"), r.texts("after"), r.place()};
         for (const NamedStage &other : stages)
             if (other.name == stage.name && error.empty())
-                error = stage.place.text() + ": the stage " + stage.name + " is there already, in line " +
+                error = stage.place.text() + ": the stage " + stage.name + " already exists in line " +
                         std::to_string(other.place.line) + "; names must differ";
         stages.push_back(stage);
     });
@@ -206,7 +206,7 @@ bool Config::read(const std::string &path, std::string &error) {
             error =
                 a.place.text() + ": [[malloc]] " + function + " needs `size` (an argument) or `type` (what it returns)";
         if (!malloc_like.emplace(function, a).second && error.empty())
-            error = a.place.text() + ": [[malloc]] " + function + " is there twice; keep one";
+            error = a.place.text() + ": [[malloc]] " + function + " appears twice; keep one";
     });
     each(root, "pool", path, error, [&](Reader &r) {
         r.need("create"), r.need("destroy");
@@ -214,13 +214,13 @@ bool Config::read(const std::string &path, std::string &error) {
         Allocator a;
         a.size = r.argument("size"), a.is_pool = true, a.place = r.place();
         if (!malloc_like.emplace(create, a).second && error.empty())
-            error = a.place.text() + ": " + create + " is there already, in line " +
+            error = a.place.text() + ": " + create + " already exists in line " +
                     std::to_string(malloc_like[create].place.line) + "; keep one";
         for (const std::string &destroy : r.texts("destroy", true)) {
             Allocator end;
             end.pointer = 0, end.is_pool = true, end.place = r.place();
             if (!free_like.emplace(destroy, end).second && error.empty())
-                error = end.place.text() + ": " + destroy + " is there already, in line " +
+                error = end.place.text() + ": " + destroy + " already exists in line " +
                         std::to_string(free_like[destroy].place.line) + "; keep one";
         }
     });
@@ -244,7 +244,7 @@ bool Config::read(const std::string &path, std::string &error) {
         std::string function = r.text("function");
         HandedOn handed{r.texts("frees"), r.place()};
         if (!handed_on.emplace(function, handed).second && error.empty())
-            error = handed.place.text() + ": [[handed_on]] " + function + " is there twice; keep one";
+            error = handed.place.text() + ": [[handed_on]] " + function + " appears twice; keep one";
     });
     each(root, "object", path, error, [&](Reader &r) {
         ObjectSize o{r.text("id"),          r.text("type"),          r.number("typical_bytes"),
@@ -291,9 +291,9 @@ void Config::add_known() {
     };
     through("posix_memalign", 0, "", 2);
     for (const char *name : {"asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk", "open_memstream"})
-        through(name, 0, "text that is printed");
+        through(name, 0, "printed text");
     for (const char *name : {"getline", "getdelim", "__getdelim"})
-        through(name, 0, "text that is read", -1, true);
+        through(name, 0, "input text", -1, true);
     // These allocate only if they get no buffer.
     for (auto [name, argument] : {std::make_pair("realpath", 1), std::make_pair("getcwd", 0)}) {
         Allocator a;

@@ -57,8 +57,8 @@ struct WrittenCall {
     std::string type;   ///< what the result is used as, or what the pointer argument points to; empty: void or unknown
     std::string record; ///< its structure's name, if it is one
     std::string left;   ///< what it is assigned to
-    /// For the first argument that is a pointer to a pointer: its target's type and structure, and the expression for
-    /// the pointer.
+    /// For the first argument that points to a pointer: its target's type and structure, and the
+    /// expression for the pointer.
     std::string stored_type, stored_record, stored_left;
     std::vector<std::string> arguments;
     unsigned column = 0;

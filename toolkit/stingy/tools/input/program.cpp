@@ -82,8 +82,8 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
     std::stable_sort(program.units.begin(), program.units.end(),
                      [](const Unit &a, const Unit &b) { return a.file < b.file; });
     program.root = program.build;
-    // If the build folder is inside or beside the source, paths are shown relative to the folder that holds all
-    // units.
+    // If the build folder is inside or next to the source, paths are shown relative to the folder
+    // that holds all units.
     std::string common = sys::path::parent_path(program.units[0].file).str();
     for (const Unit &unit : program.units)
         while (!common.empty() && common != "/" && StringRef(unit.file).substr(0, common.size() + 1) != common + "/")
@@ -277,7 +277,7 @@ void choose_ways(Program &program, std::vector<Parsed> &parsed) {
         }
         if (is_tie)
             program.warnings.push_back(shown_path(program.root, program.units[i].file) +
-                                       " is compiled in several ways; read as the first time");
+                                       " is compiled in several ways; the first one is used");
         units.push_back(program.units[best]), kept.push_back(std::move(parsed[best]));
     }
     program.units = std::move(units), parsed = std::move(kept);
@@ -362,7 +362,7 @@ bool load(Program &program, unsigned jobs, const std::string &main_file, const s
                                                 : parsed[i].messages;
     if (bad) {
         error += std::to_string(bad) + " of " + std::to_string(parsed.size()) +
-                 " files do not compile with Clang 19. Build the program first (generated headers), check that "
+                 " files do not compile with Clang 19. Build the program first (it may generate headers), check that "
                  "compile_commands.json is of this source, then run this again";
         return false;
     }

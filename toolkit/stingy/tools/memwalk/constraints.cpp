@@ -443,7 +443,7 @@ void Pointers::add_call(CallBase &call) {
         if (auto *function = dyn_cast<Function>(call.getArgOperand(i)->stripPointerCasts())) {
             link_callback(call, *function, false);
             doubts.push_back({"unknown_callback", &call,
-                              function->getName().str() + " is handed to " + callee->getName().str() +
+                              function->getName().str() + " is passed to " + callee->getName().str() +
                                   ", which is from outside; taken as called at once",
                               "[[callback]] function = \"" + callee->getName().str() + "\", argument = " +
                                   std::to_string(i) + ", and later = true if the event loop calls it"});

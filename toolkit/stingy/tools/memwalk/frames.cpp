@@ -111,7 +111,7 @@ Frames::Frame Frames::find(const Function &function) const {
 Frames read_frames(const Program &program, FrameSource source, unsigned jobs, std::vector<Pointers::Warning> &doubts) {
     Frames frames;
     if (source == FrameSource::none) {
-        frames.origin = "none were asked for";
+        frames.origin = "none were requested";
         return frames;
     }
     std::vector<unsigned> missing;

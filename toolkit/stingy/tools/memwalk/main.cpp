@@ -15,11 +15,10 @@ static cl::OptionCategory category("memwalk");
 static cl::opt<std::string> build("p", cl::desc("folder of compile_commands.json"), cl::value_desc("folder"),
                                   cl::cat(category));
 static cl::opt<std::string>
-    config_file("config",
-                cl::desc("what the source does not say: stages, allocators, sizes (toolkit/stingy/README.md)"),
+    config_file("config", cl::desc("configuration file: stages, allocators, sizes (toolkit/stingy/README.md)"),
                 cl::value_desc("stingy.toml"), cl::cat(category));
 static cl::opt<std::string>
-    main_file("program", cl::desc("of several programs that the build makes, the one with main in this file"),
+    main_file("program", cl::desc("if the build makes several programs: the one whose main is in this file"),
               cl::value_desc("file.c"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("write JSON here (schema/memwalk.schema.json); - for standard output"),
                                    cl::value_desc("file"), cl::cat(category));
@@ -30,10 +29,11 @@ static cl::opt<std::string> svg("svg", cl::desc("draw the stage call graph here,
 static cl::opt<bool> report("report", cl::desc("print the report (the default without -o, --dot and --svg)"),
                             cl::cat(category));
 static cl::opt<bool>
-    is_sound("sound", cl::desc("a call through a pointer may reach every function of its type whose address is taken"),
+    is_sound("sound",
+             cl::desc("assume that a call through a pointer reaches every function of its type whose address is taken"),
              cl::cat(category));
 static cl::opt<FrameSource>
-    frame_source("frames", cl::desc("where stack frames come from"), cl::init(FrameSource::automatic),
+    frame_source("frames", cl::desc("source of stack frame sizes"), cl::init(FrameSource::automatic),
                  cl::values(clEnumValN(FrameSource::automatic, "auto",
                                        "*.su beside new object files, else the build's compiler is run for them"),
                             clEnumValN(FrameSource::report, "su", "*.su files alone (build with -fstack-usage)"),
@@ -48,7 +48,8 @@ static cl::opt<unsigned> jobs("j", cl::desc("files parsed at once (default: CPUs
 static cl::opt<std::string>
     why("why", cl::desc("print the shortest chain of calls from a stage to a function, instead of a report"),
         cl::value_desc("STAGE:FUNCTION"), cl::cat(category));
-static cl::opt<bool> timings("timings", cl::desc("say on standard error how long each step took"), cl::cat(category));
+static cl::opt<bool> timings("timings", cl::desc("print the duration of each step to standard error"),
+                             cl::cat(category));
 
 /// Reports the steps. With --timings it reports each step's duration (wall time, measured once) and the peak memory
 /// so far; on a terminal it shows the running step.
@@ -156,7 +157,7 @@ template <typename Write> static bool write_file(const std::string &path, Write 
 static bool draw(const Result &result) {
     auto program = sys::findProgramByName("dot");
     if (!program) {
-        fail("--svg: there is no program `dot` here; install Graphviz, or take --dot and draw it elsewhere");
+        fail("--svg: the program `dot` was not found; install Graphviz, or use --dot and draw it elsewhere");
         return false;
     }
     SmallString<128> graph, part(is_special(svg) ? svg : svg + ".part");

@@ -397,7 +397,7 @@ class Finder {
                                 [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); });
         auto hinder = [&](Object &object) {
             if (is_indirect && is_untold)
-                object.hindrances.push_back({s.place, "free is called here through a pointer"});
+                object.hindrances.push_back({s.place, "free is called through a pointer here"});
         };
         for (unsigned i : all)
             if (!found.count(i) && !objects.all[i].is_pooled && !objects.all[i].is_pool && !how->is_pool) {
@@ -418,12 +418,13 @@ class Finder {
                 objects.unknown_freed.push_back(s);
             else if (is_untold)
                 objects.doubts.push_back({"free_by_pointer", &call,
-                                          "free is called here through a pointer, and what it gets was not seen to be "
+                                          "free is called through a pointer here, and what it gets was not seen to be "
                                           "allocated",
-                                          "[[handed_on]] with what is freed"});
+                                          "[[handed_on]] with the freed objects"});
         }
         if (found.empty() && !s.stages.empty() && !is_indirect)
-            objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated",
+            objects.doubts.push_back({"free_of_unknown", &call,
+                                      "the allocation of the block that is freed here is not seen",
                                       "name its allocator with [[malloc]]"});
     }
 
@@ -445,7 +446,7 @@ class Finder {
                 continue;
             for (auto &[object, other] : given)
                 objects.all[object].hindrances.push_back(
-                    {at, "free is handed here to " + source_name(*call->getCalledFunction()) +
+                    {at, "free is passed here to " + source_name(*call->getCalledFunction()) +
                              ", from outside, and the object to " + source_name(*other->getCalledFunction()) +
                              " (line " + std::to_string(place_of(*other).line) + "): it may be freed there"});
         }

@@ -144,13 +144,13 @@ std::string Pointers::record_of(const Target &target) const {
 void Pointers::report() {
     for (CallBase *call : handed_out)
         doubts.push_back({"free_handed_out", call,
-                          "free is handed to " + source_name(*call->getCalledFunction()) +
+                          "free is passed to " + source_name(*call->getCalledFunction()) +
                               ", which is from outside; what it frees is not seen",
-                          "free what it holds by name, or [[handed_on]] with what is freed"});
+                          "free its objects by name, or list them with [[handed_on]]"});
     for (auto &[name, told] : config.handed_on)
         doubts.push_back({"freed_by_pointer", nullptr,
                           "the address of " + name +
-                              " is handed on; the configuration says what is freed through it: " +
+                              " is passed on; the configuration lists the objects that it frees: " +
                               (told.frees.empty() ? "nothing of a request" : join(told.frees, ", ")),
                           "keep " + told.place.text() + " true", told.frees});
     for (CallBase *call : indirect) {

@@ -74,7 +74,8 @@ class Pointers {
     const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
     /// The calls of functions from outside with `free` as an argument.
     const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
-    /// Whether the function frees and the configuration does not list what is freed through its address.
+    /// Whether the function frees and the configuration does not list the objects that are freed
+    /// through its address.
     bool is_untold_free(const llvm::Function &function) const;
     const Counts &counts() const { return sum; }
     const std::vector<Warning> &warnings() const { return doubts; }

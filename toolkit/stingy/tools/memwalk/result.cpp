@@ -68,7 +68,7 @@ static void doubt_ends(Result &result) {
         has_ends |= stages[i].kind != "entry" && ends[i];
     if (!alone.empty() && alone.size() < stages.size())
         result.doubts.push_back({"no_way", nullptr,
-                                 "nothing is seen to lead to " + join(alone, ", ") +
+                                 "no stage is seen to lead to " + join(alone, ", ") +
                                      ", and nothing to follow: an ordinary end of a request may be missing",
                                  "say what leads there: [[stage]] with after = [...]"});
     if (!without.empty() && has_ends)

@@ -16,8 +16,8 @@ struct Frames {
     Frame find(const llvm::Function &function) const;
 };
 
-/// automatic: reports beside the object files if these are new, otherwise the build's compiler is run. report: only
-/// reports. compile: only the compiler. none: no frames, so there is no bound.
+/// automatic: reports next to the object files if these are new, otherwise the build's compiler is
+/// run. report: only reports. compile: only the compiler. none: no frames, so there is no bound.
 enum class FrameSource { automatic, report, compile, none };
 Frames read_frames(const Program &program, FrameSource source, unsigned jobs, std::vector<Pointers::Warning> &doubts);
 

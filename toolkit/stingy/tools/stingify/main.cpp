@@ -30,7 +30,7 @@ int main(int argc, const char **argv) {
     raw_string_ostream usage_out(usage);
     if (!cl::ParseCommandLineOptions(argc, argv,
                                      "Writes a unified diff that gives a server's per-request objects to the Stingy "
-                                     "allocator; what is refused, and why, to standard error.\n",
+                                     "allocator; prints refused objects with the reason to standard error.\n",
                                      &usage_out))
         return fail(StringRef(usage).trim().str(), 2);
     if (build.empty() || memory.empty())

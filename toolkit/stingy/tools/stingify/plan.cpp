@@ -81,7 +81,7 @@ struct Reading {
         if (!is_candidate)
             plan.refused[name] = "not a request's: only globals or other structures hold it";
         else if (!only.empty() && !only.count(name))
-            plan.refused[name] = "not asked for";
+            plan.refused[name] = "not requested";
         if (const json::Array *hindrances = o.getArray("not_rewritable"))
             for (const json::Value &value : *hindrances) {
                 const json::Object *one = value.getAsObject();
@@ -93,18 +93,18 @@ struct Reading {
             }
         if (const json::Array *pools = o.getArray("pools"); pools && !pools->empty())
             plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() +
-                                           "), which frees it with all others");
+                                           "), which frees all its objects at once");
         is_allocated = false;
         if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true) ||
             !sites(o, name, "maybe_freed", true, false) || !sites(o, name, "maybe_resized", false, false))
             return false;
         if (!is_allocated)
             plan.refused.emplace(
-                name, "what gives its blocks through an argument (asprintf, getline) takes them from malloc");
+                name, "functions that return blocks through an argument (asprintf, getline) get them from malloc");
         const json::Array *frees = o.getArray("free");
         if (frees->empty() && !plan.refused.count(name))
-            plan.refused[name] =
-                "no stage was seen to free it; whoever does would not know its block. Name the function with [[free]]";
+            plan.refused[name] = "no stage frees it, as far as seen; the function that does would not recognise its "
+                                 "block. Name it with [[free]]";
         return true;
     }
 };
@@ -144,7 +144,7 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
         is_good &= reading.sites(*root, object, "unknown_freed", true, false) &&
                    reading.sites(*root, object, "unknown_resized", false, false);
     if (!is_good) {
-        error = path + ": an object lacks what schema/memwalk.schema.json asks for. Run memwalk again";
+        error = path + ": an object does not match schema/memwalk.schema.json. Run memwalk again";
         return false;
     }
     for (const std::string &wanted : only)

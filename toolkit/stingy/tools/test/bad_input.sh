@@ -1,4 +1,4 @@
-# What cannot be used is refused with file, line, and what to do; never a crash. Sourced by run.
+# Unusable input is refused with file, line and remedy, and never crashes the tools. Sourced by run.
 
 # refused NAME STATUS PATTERN ARGUMENT...
 refused() {
@@ -56,11 +56,11 @@ bad_configurations() {
 	refused missing_allocator 1 'neither has nor calls a function `pool_alloc`' -p "$SCRATCH/plain" --config "$(toml '[[malloc]]\nfunction = "pool_alloc"\nsize = 0\n')"
 	refused missing_object 1 'there is no object `nothing`' -p "$SCRATCH/plain" --config "$(toml '[[object]]\nid = "nothing"\ntypical_bytes = 4\n')"
 	refused malloc_and_free_contradict 1 'bad.toml:4: buy is named under \[\[malloc\]\] (line 1) and under \[\[free\]\]' -p "$SCRATCH/plain" --config "$(toml '[[malloc]]\nfunction = "buy"\nsize = 0\n[[free]]\nfunction = "buy"\npointer = 0\n')"
-	refused stage_twice 1 'bad.toml:4: the stage A is there already, in line 1' -p "$SCRATCH/plain" --config "$(toml '[[stage]]\nname = "A"\nentry = "x"\n[[stage]]\nname = "A"\nentry = "y"\n')"
+	refused stage_twice 1 'bad.toml:4: the stage A already exists in line 1' -p "$SCRATCH/plain" --config "$(toml '[[stage]]\nname = "A"\nentry = "x"\n[[stage]]\nname = "A"\nentry = "y"\n')"
 	refused sizes_contradict 1 'typical_bytes is larger than max_bytes' -p "$SCRATCH/plain" --config "$(toml '[[object]]\nid = "conn_request"\ntypical_bytes = 10\nmax_bytes = 4\n')"
 	refused size_contradicts_the_program 1 'conn_header is always 512 bytes' -p "$SCRATCH/plain" --config "$(toml '[[object]]\nid = "conn_header"\nmax_bytes = 100\n')"
 	database "$SCRATCH/atoms_bad" atoms.c
-	refused configuration_contradicts_annotation 1 'atoms.c:[0-9]*: add_tux_atom: the annotation says other than .*bad.toml:1' -p "$SCRATCH/atoms_bad" --config "$(toml '[[queue_stage]]\nfunction = "add_tux_atom"\nrequest = 1\nstage = 0\n')"
+	refused configuration_contradicts_annotation 1 'atoms.c:[0-9]*: add_tux_atom: the annotation contradicts .*bad.toml:1' -p "$SCRATCH/atoms_bad" --config "$(toml '[[queue_stage]]\nfunction = "add_tux_atom"\nrequest = 1\nstage = 0\n')"
 	mkfifo "$SCRATCH/pipe" && ln -s elsewhere.json "$SCRATCH/link.json"
 	cat "$SCRATCH/pipe" > "$SCRATCH/through" &
 	"$MEMWALK" -p "$SCRATCH/plain" --frames none -o "$SCRATCH/pipe" 2> "$SCRATCH/err" && wait $! && [ -p "$SCRATCH/pipe" ] && grep -q '"stages"' "$SCRATCH/through" && "$MEMWALK" -p "$SCRATCH/plain" --frames none -o "$SCRATCH/link.json" 2> "$SCRATCH/err" && [ -L "$SCRATCH/link.json" ] && cmp -s "$SCRATCH/through" "$SCRATCH/elsewhere.json"

@@ -1,4 +1,5 @@
-# Stack bounds, from reports of a compiler that are written here, so that they do not depend on the one installed.
+# Stack bounds from a compiler's reports that are written here, so that they do not depend on the
+# installed compiler.
 frames_of_reports() {
 	database "$SCRATCH/frames" enum.c
 	cat > "$SCRATCH/frames/enum.su" <<'END'

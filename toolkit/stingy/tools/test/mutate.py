@@ -1,7 +1,10 @@
-"""Alters an input in N ways and runs a program on each: mutate.py N INPUT COMMAND... (@ stands for the altered file).
+"""Alters an input in N ways and runs a program on each: mutate.py N INPUT COMMAND... (@ stands for the
+altered file).
 
-Whatever comes in, the program ends by itself with 0, or with 1 or 2 and a sentence; it never crashes, hangs or fills the output.
-The ways are drawn from a fixed seed, so that a failure is found again. What failed is kept and named.
+For any input, the program ends with 0, or with 1 or 2 and a sentence; it never crashes, hangs or fills
+the output. The ways come from a fixed seed, so a failure can be repeated. Failed inputs are kept, and
+their names printed.
+
 """
 import random
 import re

@@ -1,4 +1,5 @@
-# Small programs, one for each way to write a server: report and graph of each, JSON of some. Sourced by run.
+# Small programs, one for each way to write a server: report and graph of each, JSON of some of
+# them. Sourced by run.
 
 # read_program NAME
 read_program() {
@@ -13,7 +14,7 @@ read_program() {
 	cat "$SCRATCH/dot" >> "$ACTUAL/$name.txt"
 	golden "$name.txt"
 	case $name in enum | wrapper) golden "$name.json" ;; esac
-	# The same program gives the same bytes, wherever the allocator puts what is known of it.
+	# The same program gives the same bytes, whatever addresses the allocator returns.
 	[[ $(either "enum wrappers temporaries" "$name") == *$name* ]] || return 0
 	shuffled 1 -p "$SCRATCH/$name" "${options[@]}" -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
 	verdict $? "output_of_${name}_is_reproducible"
@@ -26,7 +27,7 @@ shuffled() {
 	LD_PRELOAD=$SHUFFLE SHUFFLE=$seed "$MEMWALK" --frames none "$@"
 }
 
-# Several programs of one build: asked for, unless --program says which.
+# If a build makes several programs, memwalk asks for one unless --program names it.
 several() {
 	local folder=$SCRATCH/several
 	database "$folder" "$TOOLS"/test/several/{check,client,client_part,plugin,server,shared}.c
@@ -37,7 +38,8 @@ several() {
 	verdict $? the_program_that_is_named_is_read_whole
 	"$MEMWALK" -p "$folder" --frames none --program none.c 2>&1 | grep -q 'no file `none.c` of it defines main; main is in check.c, client.c, server.c'
 	verdict $? a_program_that_is_not_there_is_refused
-	# Of a file that is compiled for each program in its own way, the server's way: it is the one that allocates.
+	# If each program compiles a file in its own way, the server's way is used, in which the file
+	# allocates.
 	folder=$SCRATCH/ways
 	database "$folder" "$TOOLS"/test/several/{client,client_part,shared}.c
 	sed -i 's/"-O2"/"-O2", "-DSTATIC_LINES"/; s/^]//' "$folder/compile_commands.json"
@@ -49,7 +51,8 @@ several() {
 	verdict $? another_program_has_its_own_way
 }
 
-# Pointers that go round: twice as many functions and blocks are about twice the work, not four times.
+# For pointers in cycles, twice as many functions and blocks mean about twice the work, not four
+# times.
 ring() { # ring NUMBER: functions that hand what they get or allocate to the next
 	local i
 	echo '#include <stdlib.h>'
@@ -70,7 +73,7 @@ growth() {
 	verdict $? work_on_pointers_that_go_round_grows_with_their_number
 }
 
-# Every part of the work, in order.
+# Tests that every step is reported, in order.
 timings() {
 	database "$SCRATCH/timings" enum.c
 	"$MEMWALK" -p "$SCRATCH/timings" --frames none --timings -o "$SCRATCH/timed.json" 2>&1 | sed -n 's/^memwalk: \(.*\): [0-9]* ms, at most [1-9][0-9]* MiB$/\1/p' | tr '\n' ';' > "$SCRATCH/parts"
@@ -78,7 +81,7 @@ timings() {
 	verdict $? timings_name_every_part
 }
 
-# Without --caches the caches are this machine's, as the kernel tells a shell.
+# Without --caches, the caches are this machine's, as the kernel reports them to a shell.
 own_caches() {
 	local level expected= index
 	for level in 1 2 3; do
@@ -94,7 +97,7 @@ own_caches() {
 	verdict $? caches_are_those_that_the_kernel_reports
 }
 
-# Of two fields that may be the state: what was taken is said before what follows from it.
+# If two fields may be the state, the choice is reported before its consequences.
 guessed() {
 	cat > "$SCRATCH/guessed.c" <<- 'END'
 		#include <stdlib.h>
@@ -119,7 +122,7 @@ sound_option() {
 	verdict $? sound_takes_every_function_of_the_type
 }
 
-# The picture: every stage and every edge of the graph, in text that a reader of the picture can search.
+# Tests the picture: it has every stage and every edge of the graph, as searchable text.
 svg() {
 	command -v dot > /dev/null || { skip svg "dot is not installed (Debian's graphviz; setup/install test)"; return; }
 	database "$SCRATCH/svg" enum.c
@@ -130,7 +133,7 @@ svg() {
 	verdict $? without_graphviz_the_svg_is_refused
 }
 
-# Why a stage reaches a function.
+# Tests --why, the chain of calls by which a stage reaches a function.
 why() {
 	database "$SCRATCH/why" function_pointer.c
 	"$MEMWALK" -p "$SCRATCH/why" --why process:malloc > "$SCRATCH/said" 2>&1 && grep -q 'function_pointer.c:[0-9]*: process calls malloc' "$SCRATCH/said"

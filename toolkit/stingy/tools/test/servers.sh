@@ -1,6 +1,8 @@
-# Real servers, from Debian's source packages, which are never kept here. The report without stack frames, whose bytes depend on the
-# compiler, is a golden: whole of memcached, in brief of the larger ones. nginx, lighttpd and the trace of memcached are for the long run:
-# the short one has the trace of tux, and toolkit/stingy/servers/lighttpd reads lighttpd. Sourced by run.
+# Real servers, from Debian's source packages, which this repository does not contain. The report
+# without stack frames, whose bytes depend on the compiler, is a golden: the whole one for
+# memcached, a brief one for the larger servers. nginx, lighttpd and the trace of memcached belong
+# to the long run. The short run has the trace of tux, and toolkit/stingy/servers/lighttpd reads
+# lighttpd. Sourced by run.
 SOURCES=${SOURCES:-$TOOLS/../../../target/sources}
 SERVERS=$TOOLS/$BUILD/servers
 
@@ -40,15 +42,16 @@ prepare_lighttpd() {
 	./configure --without-pcre2 --without-pcre --without-zlib --without-brotli --without-zstd --without-bzip2 --disable-dependency-tracking && touch src/versionstamp.h &&
 		(cd src && ls $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c > /dev/null && python3 "$TOOLS/test/servers/database.py" "$PWD/../database" "$PWD" -O2 -DHAVE_CONFIG_H -DHAVE_VERSION_H '-DLIBRARY_DIR="/usr/lib"' '-DSBIN_DIR="/sbin"' -D_GNU_SOURCE -I.. -I. -- $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c)
 }
-# Of a security update the mirror may lack the newest patches: nginx without them. No modules beyond a web server of files, and
-# no library that a machine may lack.
+# The mirror may lack the newest patches of a security update; then nginx is built without them.
+# Only modules of a file server are built, and no library is needed that a machine may lack.
 nginx_without='pcre http_charset_module http_gzip_module http_ssi_module http_userid_module http_access_module http_auth_basic_module http_mirror_module http_autoindex_module http_geo_module http_map_module http_split_clients_module http_referer_module http_rewrite_module http_proxy_module http_fastcgi_module http_uwsgi_module http_scgi_module http_grpc_module http_memcached_module http_limit_conn_module http_limit_req_module http_empty_gif_module http_browser_module http_upstream_hash_module http_upstream_ip_hash_module http_upstream_least_conn_module http_upstream_random_module http_upstream_keepalive_module http_upstream_zone_module http-cache'
 prepare_nginx() {
 	./configure $(printf -- '--without-%s ' $nginx_without) &&
 		python3 "$TOOLS/test/servers/database.py" "$PWD/database" "$PWD" -O -Isrc/core -Isrc/event -Isrc/event/modules -Isrc/os/unix -Iobjs -Isrc/http -Isrc/http/modules -- $(grep -oE '^\s+(src/[a-z0-9_/]*|objs/ngx_modules)\.c' objs/Makefile | sort -u)
 }
 
-# A real server stays within memwalk's bounds: the watermark of the stacks of memcached's threads, and the sizes of its allocations.
+# A real server stays within memwalk's bounds: the stack depth of memcached's threads, and the sizes
+# of its allocations.
 sound_memcached() {
 	local folder=$SERVERS/memcached
 	command -v addr2line > /dev/null || { skip sound_memcached "addr2line is not installed (Debian's binutils)"; return; }
@@ -64,7 +67,7 @@ sound_memcached() {
 	verdict $? memcached_stays_within_the_bounds
 }
 
-# What tux does is never more than memwalk's bounds.
+# tux never exceeds memwalk's bounds.
 sound_tux() {
 	local out=$SCRATCH/sound_tux source=$TOOLS/../servers/tux
 	for file in python3 addr2line; do command -v $file > /dev/null || { skip sound_tux "$file is not installed (setup/install test)"; return; }; done

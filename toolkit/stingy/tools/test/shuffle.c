@@ -1,5 +1,5 @@
-/* Hands out blocks in a shuffled order, so that the order of addresses differs from run to run: whoever goes by it
- * shows. LD_PRELOAD; SHUFFLE is the seed. The memory is glibc's. */
+/* Returns blocks in a shuffled order, so that the order of addresses differs between runs and
+ * code that depends on it fails. LD_PRELOAD; SHUFFLE is the seed. The memory is glibc's. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
-# stingify: patches are goldens, they apply, and what comes out compiles without a warning. Sourced by run.
+# Tests stingify: patches are goldens, they apply, and the result compiles without a warning.
+# Sourced by run.
 
-# stand_in_header MEM.JSON: what stingygen's header would declare.
+# stand_in_header MEM.JSON: prints a header like stingygen's
 stand_in_header() {
 	printf '#pragma once\n#include <stingy/runtime.h>\n'
 	sed -n 's/^   "id": "\(.*\)",$/enum { STINGY_OBJ_\1 = __COUNTER__ };/p' "$1"
@@ -26,10 +27,11 @@ rewritten() {
 	patch -s -p1 -d "$folder/src" < "$folder/patch"
 	verdict $? "patch_of_${name}_applies"
 	stand_in_header "$folder/mem.json" > "$folder/stingy_gen.h"
-	# What a program reads of a new block, it read of malloc's, too.
+	# The program must not depend on the contents of a new block, which differ from malloc's.
 	"${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -Wno-maybe-uninitialized -O2 -I"$folder" -I../include -c -o "$folder/out.o" "$folder/src/$name.c"
 	verdict $? "patched_${name}_compiles_without_a_warning"
-	# Every call of the C library's allocator for these objects is gone, or was refused. A function of which there are two now has one.
+	# Every call of the C library's allocator for these objects is replaced or refused. A function with
+	# two copies has one left.
 	if ! grep -q 'left alone' "$folder/refused" && ! grep -q 'for an object of the Stingy allocator' "$folder/patch"; then
 		! grep -qE '[^_a-z](malloc|calloc|realloc|strdup|strndup|free) ?\(' <(grep -v '^#define' "$folder/src/$name.c")
 		verdict $? "nothing_of_${name}_is_left_with_malloc"
@@ -56,7 +58,8 @@ rewritten_units() {
 	done
 }
 
-# What a macro of another program's header frees is left alone: the patch is for this one.
+# Blocks that a macro of another program's header frees are left alone, because the patch is only
+# for this program.
 outside() {
 	local folder=$SCRATCH/outside
 	mkdir -p "$folder/src" "$folder/other"
@@ -68,14 +71,14 @@ outside() {
 	verdict $? a_macro_of_another_program_is_left_alone
 }
 
-# What a call of free through a pointer may get is not known: it may be any object.
+# A call of free through a pointer may get any object.
 unknown_by_pointer() {
 	local folder=$SCRATCH/by_pointer
 	mkdir -p "$folder/src"
 	sed 's/^struct conn/static void (*release)(void *) = free;\n&/; s/free(text)/release(text)/' test/rewrites/unknown_free.c > "$folder/src/by_pointer.c"
 	database "$folder" "$folder/src/by_pointer.c"
 	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" && "$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
-	[ $? = 1 ] && [ ! -s "$folder/patch" ] && grep -q 'conn is left alone: by_pointer.c:[0-9]*: free is called here through a pointer, and what it gets' "$folder/refused"
+	[ $? = 1 ] && [ ! -s "$folder/patch" ] && grep -q 'conn is left alone: by_pointer.c:[0-9]*: free is called through a pointer here, and what it gets' "$folder/refused"
 	verdict $? what_is_freed_unseen_through_a_pointer_may_be_any_object
 }
 
@@ -111,7 +114,7 @@ stingify() {
 	done
 	# Wrappers in a separate unit, declared in a header.
 	! wanted stingify_units || part stingify_units rewritten_units units memory.c server.c
-	# An inline function that a stage and the program's beginning use.
+	# An inline function that a stage and the start-up use.
 	! wanted stingify_inline || part stingify_inline rewritten_units inline config.c server.c
 	# Headers under conditions, after what they need, and text that is included in the middle of a declaration.
 	! wanted stingify_headers || part stingify_headers rewritten_units headers server.c

@@ -13,7 +13,7 @@ for path in sys.argv[2:]:
     for error in list(validator.iter_errors(data))[:5]:
         print(f"{path}: {list(error.path)}: {error.message[:200]}")
         bad += 1
-    # What the schema cannot say: every name that is used is defined, and defined once.
+    # Checks that every used name is defined exactly once, which a schema cannot express.
     stages = [stage["name"] for stage in data["stages"]]
     objects = [o["id"] for o in data["objects"] + data["shared_objects"]]
     used = [edge[end] for edge in data["edges"] for end in ("from", "to")]

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes a server in C that allocates through every kind of wrapper, in every kind of macro, and checks what its callers expect of each
-block: that it is zeroed, aligned, as long as it was asked for, holds the text, or that there is none. Each has a separate object.
+"""Writes a server in C that allocates through every kind of wrapper, in every kind of macro, and checks
+the properties that its callers expect of each block: zeroed, aligned, of the requested length, with the
+text, or NULL. Each has a separate object.
 
-    wrappers.py > wrappers.c
-    wrappers [N]     0: all is as expected. With N, the wrapper of that number is asked for more than there is: exit code 4 if it
-                     returned NULL, else what it ends the program with
+wrappers.py > wrappers.c wrappers [N]     0: all is as expected. With N, the wrapper of that number is
+asked for more than there is: exit code 4 if it returned NULL, else what it ends the program with
+
 """
 
-# name, its definition, and what a call for an object of a type looks like; what the caller expects.
+# The name, the definition, a call for an object of a type, and the caller's expectation.
 WRAPPERS = [
     ("malloc", None, "malloc({size})", ""),
     ("calloc", None, "calloc(1, {size})", "zeroed"),
@@ -65,7 +66,7 @@ static void *by_macro(size_t bytes)
 	return block ? memset(block, 0, bytes) : NULL;
 }""", "by_macro({size})", "zeroed"),
 ]
-# name, definition, how it is used: `left` is assigned.
+# The name, the definition, and a use that assigns `left`.
 MACROS = [
     ("plain", None, "{left} = {call_of_it}"),
     ("whole", "#define {name}(type) {call_of_type}", "{left} = {name}(struct {object})"),

@@ -1,7 +1,8 @@
-# Every kind of wrapper in every kind of macro (wrappers.py): what stingify leaves alone is a golden, and the server does with dirty slots
-# what it did before. Once with the functions that stingify writes, once with such that --replace names. Sourced by run.
+# Every kind of wrapper in every kind of macro (wrappers.py): the objects that stingify leaves alone
+# are a golden, and the server behaves with dirty slots as before. Runs once with the functions that
+# stingify writes, and once with those that --replace names. Sourced by run.
 
-# wrapped NAME OPTION...: OPTION: of stingify
+# wrapped NAME OPTION...: OPTION is for stingify
 wrapped() {
 	local name=$1 folder=$SCRATCH/$1 wrong= number stock patched
 	shift

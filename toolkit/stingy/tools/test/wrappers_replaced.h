@@ -1,4 +1,4 @@
-/* What a user of --replace writes: functions that do the same with an object as first argument. */
+/* Functions that a user of --replace writes: they do the same with an object as first argument. */
 #include "stingy_gen.h"
 
 #include <stdio.h>

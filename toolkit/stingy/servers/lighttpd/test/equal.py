@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The versions of lighttpd answer byte for byte alike, dates aside. usage: equal.py LABEL STOCK OTHER [OTHER...]"""
+"""Checks that the versions of lighttpd answer alike byte for byte, except for dates. usage: equal.py LABEL
+STOCK OTHER [OTHER...]"""
 
 import concurrent.futures
 import contextlib

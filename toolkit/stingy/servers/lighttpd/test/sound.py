@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs lighttpd under the trace and gives it work. usage: sound.py LIGHTTPD TRACE.SO TRACE-FILE"""
+"""Runs lighttpd under the trace with requests of many kinds. usage: sound.py LIGHTTPD TRACE.SO TRACE-FILE"""
 
 import shutil
 import sys

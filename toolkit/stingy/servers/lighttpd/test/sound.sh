@@ -1,5 +1,6 @@
 #!/bin/sh
-# What stock lighttpd does at run time is never more than memwalk's bounds. usage: test/sound.sh BUILD SCRATCH; 1: it is, or no server
+# Stock lighttpd never exceeds memwalk's bounds at run time. usage: test/sound.sh BUILD SCRATCH; 1:
+# it does, or no server
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)

@@ -49,7 +49,8 @@ bool wire_open(const char *device, uint32_t address, const char **what);
 void wire_receive(unsigned most);
 /* Sends the packets that lwIP has produced since. */
 void wire_flush(void);
-/* Waits until a packet has come or the time is over. Returns false with errno EINTR after a signal. */
+/* Waits until a packet has arrived or the time is over. Returns false with errno EINTR after a
+ * signal. */
 bool wire_wait(int timeout_ms);
 
 #endif

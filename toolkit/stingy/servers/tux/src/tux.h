@@ -61,7 +61,7 @@ struct tux_thread {
     struct tux_file *files[FILE_SLOTS];
     struct tux_request *work_first, *work_last; /* requests whose next atom is to run */
     struct tux_request *idle_first, *idle_last; /* requests that wait for the client, longest wait first */
-    unsigned connections, spare;                /* spare: a descriptor to close when there are no more */
+    unsigned connections, spare;                /* spare: a descriptor to close when no more are available */
     bool is_listening;
     void *scheduler; /* the state of loop.c */
 };

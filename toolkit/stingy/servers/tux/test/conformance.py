@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HTTP/1.1 by RFC 9110 and 9112, on one server. usage: conformance.py LABEL TUX [OPTION...]"""
+"""Tests HTTP/1.1 by RFC 9110 and 9112 on one server. usage: conformance.py LABEL TUX [OPTION...]"""
 
 import http.client
 import os
@@ -187,7 +187,8 @@ def a_slow_reader_gets_it_all():
 
 
 def slow_clients_time_out():
-    """With a limit of one second: clients that send nothing, half a head, or a byte at a time, and one that reads nothing."""
+    """With a timeout of one second: clients that send no bytes, half a head, or a byte at a time, and one
+    that reads no answer."""
     with Server(WORDS, "--timeout", "1", folder=FOLDER) as server:
         silent, half, deaf = server.connect(), server.connect(), socket.socket()
         half.sendall(b"GET /a.txt HT")
@@ -209,7 +210,8 @@ def slow_clients_time_out():
                 break
         assert ended, "a byte at a time kept the connection"
         assert is_closed(silent) and is_closed(half)
-        # When only its listener is left, the rest to read is in the kernel's buffers: less than the four files.
+        # When only its listener is left, the remaining bytes are in the kernel's buffers: less than the four
+        # files.
         wait_for(lambda: server.sockets() == 1, "a client that reads nothing keeps its connection")
         assert len(read_all(deaf)) < 4 * len(content("big.bin"))
         for client in (silent, half, deaf, dripping):

@@ -25,7 +25,8 @@ def connect_all(count):
 
 
 def read_answers(clients, answers):
-    """Reads `answers` answers on each connection, in any order; the number of connections that failed."""
+    """Reads `answers` answers on each connection, in any order; returns the number of connections that
+    failed."""
     poll, data, failed = select.epoll(), {}, 0
     for client in clients:
         poll.register(client, select.EPOLLIN)
@@ -64,7 +65,8 @@ def everyone_is_answered():
 
 
 def slow_clients_do_not_hold_up_the_others():
-    """A tenth sends half a head, a tenth does not read its response; the others must get theirs meanwhile."""
+    """A tenth of the clients sends half a head, and a tenth does not read its response; the others must
+    get theirs meanwhile."""
     clients = connect_all(CONNECTIONS // 2)
     tenth = len(clients) // 10
     half, deaf, quick = clients[:tenth], clients[tenth:2 * tenth], clients[2 * tenth:]

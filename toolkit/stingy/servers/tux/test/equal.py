@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two versions answer byte for byte alike, dates aside. usage: equal.py LABEL STOCK OTHER [OTHER...]"""
+"""Checks that two versions answer alike byte for byte, except for dates. usage: equal.py LABEL STOCK OTHER
+[OTHER...]"""
 
 import contextlib
 import re

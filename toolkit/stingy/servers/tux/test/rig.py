@@ -97,7 +97,7 @@ class Server:
         return client
 
     def ask(self, request, pieces=1):
-        """All that comes back until the server closes."""
+        """Returns all bytes until the server closes."""
         with self.connect() as client:
             step = max(1, len(request) // pieces)
             for at in range(0, len(request), step):
@@ -108,7 +108,7 @@ class Server:
             return read_all(client)
 
     def sockets(self):
-        """The number of the server's sockets, including listeners."""
+        """Returns the number of the server's sockets, including listeners."""
         folder, count = f"/proc/{self.process.pid}/fd", 0
         for name in os.listdir(folder):
             try:
@@ -118,7 +118,7 @@ class Server:
         return count
 
     def end(self):
-        """Ends it; the message contains what a sanitizer reported."""
+        """Ends the server; the message contains a sanitizer's report."""
         self.process.terminate()
         try:
             status = self.process.wait(PATIENCE_S)
@@ -162,7 +162,7 @@ def get(path, *fields, version="1.1", method="GET", host=True):
 
 
 def split(answer):
-    """Status, header fields in lower case, body, of one answer."""
+    """Returns status, header fields in lower case, and body of one answer."""
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -170,7 +170,7 @@ def split(answer):
 
 
 def answers(data, methods):
-    """The answers to several requests on one connection."""
+    """Returns the answers to several requests on one connection."""
     out = []
     for method in methods:
         status, fields, rest = split(data)
@@ -199,7 +199,8 @@ def is_closed(client, timeout=PATIENCE_S):
 
 
 def run_with(start, tests, label, folder):
-    """Runs tests with the server of `start()`, whose end is a test, too, and removes the folder; the exit status."""
+    """Runs tests with the server of `start()`, whose end is also a test, and removes the folder. Returns
+    the exit status."""
     try:
         with start():
             return run(tests, label)
@@ -212,8 +213,8 @@ def run_with(start, tests, label, folder):
 
 
 def random_requests(seed, paths, fields, methods, closes):
-    """Requests for one connection, and in how many pieces they are sent. `closes(path, fields, method)`: whether a request ends
-    the connection, so that a later one may find it closed."""
+    """Returns requests for one connection, and the number of pieces in which they are sent. `closes(path,
+    fields, method)`: whether a request ends the connection, so that a later one may find it closed."""
     chosen = random.Random(seed)
     out = b""
     for _ in range(chosen.randint(1, 12)):

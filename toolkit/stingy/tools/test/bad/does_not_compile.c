@@ -1,4 +1,4 @@
-/* The next function uses what nobody declares. */
+/* The next function uses an undeclared one. */
 
 int f(void)
 {

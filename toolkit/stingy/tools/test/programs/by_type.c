@@ -1,4 +1,4 @@
-// A call that nothing known flows to may reach every function of its type: in the order of the program, not of addresses.
+// A call to which no known value flows may reach every function of its type, in the order of the program, not of addresses.
 #include <dlfcn.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// Every stage may close other connections than the one at hand; that says nothing about the one at hand.
+// Every stage may close other connections than its own, which does not end its own.
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -32,7 +32,7 @@ static struct conn *find_idle(void)
 	return NULL;
 }
 
-// By a search.
+// Finds it by a search.
 static void make_room(void)
 {
 	struct conn *idle = find_idle();
@@ -41,7 +41,7 @@ static void make_room(void)
 	conn_free(idle);
 }
 
-// By a loop.
+// Finds it by a loop.
 static void expire(void)
 {
 	struct conn *c = all;
@@ -52,7 +52,7 @@ static void expire(void)
 	} while (c);
 }
 
-// By what all connections share.
+// Finds it by data that all connections share.
 static void drop_oldest(struct conn *c)
 {
 	conn_free(c->server->oldest);

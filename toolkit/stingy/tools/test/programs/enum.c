@@ -1,4 +1,4 @@
-// States of an enumeration, one switch: the plainest server.
+// States of an enumeration, one switch: the simplest server.
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

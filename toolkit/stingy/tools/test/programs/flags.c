@@ -1,4 +1,4 @@
-// A state that is a set of bits, in an array of connections that grows; macros that are made of others keep their own names.
+// A state that is a set of bits, in a growing array of connections; macros that consist of others keep their own names.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@
 
 typedef struct { int state, up, down; char pad[52]; } connection;
 
-// One in a program: no request's, whatever it is called.
+// One in the whole program, so it belongs to no request, whatever its name.
 enum role { ALONE, ASKING, JOINING, FOLLOWING, LEADING, LEAVING };
 static struct node { enum role state; } node;
 

@@ -42,7 +42,7 @@ static void finish(connection *c)
 	free(c);
 }
 
-/* Of the same type, but no stage: only --sound takes it for one. */
+/* Has the same type, but is not a stage: only --sound treats it as one. */
 static void report(connection *c) { (void)c; }
 handler on_error = report;
 

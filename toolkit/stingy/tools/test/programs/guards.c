@@ -1,4 +1,4 @@
-// Functions that look at the state on the way: guards choose nothing, and what helpers do belongs to the stage that calls them.
+// Functions that check the state on the way: guards choose no code, and the work of helpers belongs to the stage that calls them.
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ static void really_clear(struct conn *c)
 	memset(c, 0, sizeof *c); // FREE
 }
 
-// Its ends are those of the stages that call it: SENDING -> FREE, SENDING -> LINGERING.
+// Its edges are those of the stages that call it: SENDING -> FREE, SENDING -> LINGERING.
 static void clear(struct conn *c)
 {
 	if (c->state == LINGERING)
@@ -93,7 +93,7 @@ static void handle_linger(struct conn *c)
 		reset(c);
 }
 
-// To what a constant says, or a literal.
+// Sets the state to that of a constant, or of a literal.
 static void handle_retry(struct conn *c)
 {
 	static const struct conn pausing = {.state = PAUSING, .timer = 1};
@@ -101,7 +101,7 @@ static void handle_retry(struct conn *c)
 	if (c->timer == 0)
 		*c = pausing;
 	else if (c->timer == 1)
-		*c = unknown; // nobody knows to what
+		*c = unknown; // to an unknown state
 	else
 		*c = (struct conn){.wants_linger = 0};
 }

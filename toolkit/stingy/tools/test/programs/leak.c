@@ -1,4 +1,4 @@
-// The error path forgets what the other one frees.
+// The error path omits a release that the other path has.
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -12,7 +12,7 @@ void client_run(struct client *c)
 	case READING:
 		c->line = malloc(256);
 		if (recv(c->fd, c->line, 256, 0) < 0) {
-			free(c); /* not c->line */
+			free(c); /* but not c->line */
 			return;
 		}
 		c->step = WRITING;

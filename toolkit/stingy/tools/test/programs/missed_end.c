@@ -1,4 +1,4 @@
-// The end of a request that the analysis does not see is a doubt: here it comes out of a file.
+// A doubt reports an end of a request that the analysis does not see: here it comes out of a file.
 #include <stdio.h>
 #include <sys/socket.h>
 

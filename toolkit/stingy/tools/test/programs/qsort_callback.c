@@ -1,4 +1,4 @@
-// A function that the C library calls back, one that the event loop calls, and one that nothing is known of.
+// A function that the C library calls back, one that the event loop calls, and an unknown one.
 #include <stdlib.h>
 #include <string.h>
 

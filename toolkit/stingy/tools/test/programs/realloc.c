@@ -1,4 +1,4 @@
-// A buffer that grows: one object with several sites, of a size that the input decides, and a table that doubles.
+// A growing buffer: one object with several sites and a size that the input determines, and a table that doubles.
 #include <stdlib.h>
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-// Blocks that one call makes and frees never wait with a request: they are no part of its state. Blocks that look alike do.
+// Blocks that one call allocates and frees never wait with a request, so they are not part of its state. Similar blocks are.
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum state { READING, SENDING, DONE };
 struct word { struct word *next; char *text; };
 struct conn { enum state state; int fd; char *url, *path, *header; struct word *words; char bytes[16]; };
 
-void later(void (*)(void *), void *); // from outside: it keeps what it is given
+void later(void (*)(void *), void *); // from outside: it keeps its argument
 
 static void die(const char *why)
 {
@@ -20,7 +20,7 @@ static void die(const char *why)
 	exit(1);
 }
 
-// Allocates through an argument, and dies.
+// Allocates through an argument, and ends the program on failure.
 static int xasprintf(char **into, const char *format, ...)
 {
 	va_list arguments;
@@ -40,7 +40,7 @@ static void note(const char *format, ...)
 	va_end(arguments);
 }
 
-// The caller's.
+// Returns a block to its caller.
 static char *decode(const char *url)
 {
 	char *plain = malloc(strlen(url) + 1);
@@ -75,7 +75,7 @@ static void fired(void *what)
 
 static void read_request(struct conn *c)
 {
-	char *buffer = malloc(4096); // a temporary
+	char *buffer = malloc(4096); // a temporary block
 	ssize_t n = recv(c->fd, buffer, 4095, 0);
 	if (n <= 0) {
 		free(buffer);
@@ -83,18 +83,18 @@ static void read_request(struct conn *c)
 		return;
 	}
 	buffer[n] = 0;
-	c->url = strdup(buffer); // a request's
+	c->url = strdup(buffer); // a request's block
 	free(buffer);
-	char *plain = decode(c->url); // a temporary, made by another function
+	char *plain = decode(c->url); // a temporary block, made by another function
 	struct word *list = NULL;
 	for (char *at = strtok(plain, "/"); at; at = strtok(NULL, "/")) {
 		struct word *word = calloc(1, sizeof *word); // held by the request
-		word->text = strdup(at); // too
+		word->text = strdup(at); // held by the request, too
 		word->next = c->words;
 		c->words = word;
 		list = word;
 	}
-	xasprintf(&c->path, "/srv/%s", plain); // a request's, through an argument
+	xasprintf(&c->path, "/srv/%s", plain); // a request's block, through an argument
 	free(plain);
 	if (list == NULL)
 		c->state = DONE;
@@ -105,19 +105,19 @@ static void read_request(struct conn *c)
 static void send_file(struct conn *c)
 {
 	char *log = NULL;
-	asprintf(&log, "%s %s", c->url, c->path); // a temporary, through an argument
+	asprintf(&log, "%s %s", c->url, c->path); // a temporary block, through an argument
 	forget(log);
-	char *twice = malloc(100); // a temporary that is resized
+	char *twice = malloc(100); // a temporary block that is resized
 	twice = realloc(twice, 200);
 	twice[0] = 0;
 	free(twice);
 	FILE *file = fopen(c->path, "r");
 	first_line(file);
 	fclose(file);
-	int *wait = malloc(sizeof(int)); // not a temporary: it is given away
+	int *wait = malloc(sizeof(int)); // not a temporary block, because it is passed on
 	*wait = c->fd;
 	later(fired, wait);
-	char *note = malloc(24); // not a temporary: its address is among the request's bytes
+	char *note = malloc(24); // not a temporary block, because the request contains its address
 	if (c->fd < 0)
 		free(note);
 	else

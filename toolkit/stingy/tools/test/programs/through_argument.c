@@ -1,4 +1,4 @@
-// Blocks that the C library gives through an argument: one of its own, one that it resizes, one beside malloc's.
+// Blocks that the C library returns through an argument: its own, a resized one, and one next to malloc's.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// What a wrapper does beside allocating: it dies, it fills with zeros, it multiplies, it raises a size of 0, it keeps an account.
+// The actions of a wrapper besides allocating: it ends the program, fills with zeros, multiplies, raises a size of 0, counts.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* free is given to functions from outside: what they are given, too, stays with malloc. */
+/* free is passed to functions from outside: the objects passed with it stay with malloc. */
 #include <stdlib.h>
 
 enum { A, B };

@@ -1,4 +1,4 @@
-/* A file that includes another header behind the first function: what is written anew is declared before it is used. */
+/* A file that includes another header after its first function: new functions are declared before their use. */
 #include <stdlib.h>
 
 enum step { READ, WRITE };

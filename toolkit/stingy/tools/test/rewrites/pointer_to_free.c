@@ -1,4 +1,4 @@
-/* free is called through a pointer: what it may get there stays with malloc, the rest is rewritten. */
+/* free is called through a pointer: objects that it may free there stay with malloc, the others are rewritten. */
 #include <stdlib.h>
 
 enum { A, B };

@@ -1,4 +1,4 @@
-/* realloc is called through a pointer: what it may get there stays with malloc. */
+/* realloc is called through a pointer: objects that it may resize there stay with malloc. */
 #include <stdlib.h>
 
 enum step { READ, GROW, DONE };

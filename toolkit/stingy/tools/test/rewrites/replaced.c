@@ -1,4 +1,4 @@
-/* The server's own allocator ends the program when there is no memory; what takes its place does, too. */
+/* The server's own allocator ends the program without memory, and so does its replacement. */
 #include <stdlib.h>
 
 void *xcalloc(size_t count, size_t bytes);

@@ -1,4 +1,4 @@
-/* A text that passes through a pipe: where it is freed, its allocation is not seen. What is freed there takes any block. */
+/* A text that passes through a pipe, so its allocation is unknown where it is freed. That call accepts any block. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Tests what all of them share.
+// Tests the code that all programs share.
 #include "shared.h"
 
 int main(void) {

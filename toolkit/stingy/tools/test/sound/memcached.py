@@ -1,4 +1,4 @@
-"""Runs memcached under the trace and gives it work: memcached.py SERVER TRACE.SO TRACE-FILE"""
+"""Runs memcached under the trace with requests: memcached.py SERVER TRACE.SO TRACE-FILE"""
 import os
 import signal
 import socket

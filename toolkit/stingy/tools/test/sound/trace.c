@@ -1,9 +1,11 @@
-/* A preload library that measures what memwalk bounds: how deep each thread's stack got, and the largest request at
- * each place that allocates. Writes lines `stack BYTES` and `alloc ADDRESS BYTES` to TRACE_FILE when the program ends.
+/* A preload library that measures what memwalk bounds: the depth of each thread's stack, and the
+ * largest request at each place that allocates. Writes lines `stack BYTES` and `alloc ADDRESS
+ * BYTES` to TRACE_FILE when the program ends.
  *
- * The first thread's stack is measured from the first epoll_wait on, when it has started, and from its very beginning:
- * what main has there counts, too. With TRACE_CALLERS=1 the caller of a function that allocates is noted as well (a
- * server's own allocator); the program must have frame pointers then. */
+ * The first thread's stack is measured from the first epoll_wait on, after the start-up, and
+ * from its very beginning, so it includes main's part. With TRACE_CALLERS=1, the caller of an
+ * allocating function is also recorded (a server's own allocator); the program then needs frame
+ * pointers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -32,7 +34,7 @@ static struct {
 static struct {
     _Atomic(unsigned char *) top;
     _Atomic size_t deepest;
-} threads[THREADS]; /* deepest: of one that has ended */
+} threads[THREADS]; /* the deepest one of an ended thread */
 static atomic_uint thread_count;
 static unsigned char *first_top;
 static uintptr_t program_begin, program_end;
@@ -46,7 +48,7 @@ static int see_program(struct dl_phdr_info *info, size_t size, void *context) {
             program_begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
             program_end = program_begin + info->dlpi_phdr[i].p_memsz;
         }
-    return 1; /* the program itself stands first */
+    return 1; /* the program itself comes first */
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -91,7 +93,7 @@ struct start {
     void *argument;
 };
 
-/* Everything below this frame is painted; what the thread wrote there stays. */
+/* Paints all memory below this frame; bytes that the thread writes there stay. */
 __attribute__((noinline)) static void paint(unsigned char *top) {
     for (unsigned char *p = top - PAINTED; p < top - 512; p++)
         *(volatile unsigned char *)p = MARK;
@@ -127,7 +129,7 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_ms) 
     char here;
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "epoll_wait");
-    /* The first thread's: no other has its frames there. */
+    /* The first thread's stack: no other thread has frames there. */
     bool is_first = &here < (char *)__libc_stack_end && (char *)__libc_stack_end - &here < 4 << 20;
     if (is_first && !atomic_flag_test_and_set(&is_painted)) {
         first_top = __builtin_frame_address(0);

@@ -1,4 +1,4 @@
-"""Runs tux under the trace and gives it work: tux.py TUX TRACE.SO TRACE-FILE"""
+"""Runs tux under the trace with requests: tux.py TUX TRACE.SO TRACE-FILE"""
 import os
 import signal
 import subprocess

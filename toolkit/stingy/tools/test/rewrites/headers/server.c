@@ -1,4 +1,4 @@
-/* All headers stand under conditions, after what they need; a list is read into an array. */
+/* All headers are under conditions, after the headers that they need; a list is included in an array. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

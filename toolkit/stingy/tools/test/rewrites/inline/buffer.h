@@ -2,7 +2,7 @@
 #define BUFFER_H
 #include <stdlib.h>
 struct buffer { size_t length; char *at; };
-/* One text for every file that includes it. */
+/* All files that include this have the same text. */
 static inline void buffer_reserve(struct buffer *b, size_t bytes)
 {
 	b->at = malloc(bytes);
