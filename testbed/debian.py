@@ -22,7 +22,7 @@ def mirror() -> str | None:
 
 
 def kept(name: str, packages: list[str]) -> Path:
-    """Place of such a root file system. It depends on the packages."""
+    """Returns the place of such a root file system, which depends on the packages."""
     return KEPT / f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:8]}"
 
 

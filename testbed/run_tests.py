@@ -1,5 +1,5 @@
-"""Runs the tests of a script, which are its functions with sentences as names, and prints a line for each and the
-sum."""
+"""Runs the tests of a script, which are its functions named by a sentence, and prints a line for each and
+the totals."""
 import sys
 import traceback
 

@@ -116,7 +116,8 @@ class Nginx:
         wait_until("nginx has opened its log", self.log.exists, 60)
 
     def end_and_count_ok(self) -> int:
-        """Ends it gracefully, so that its log is complete, and counts the answers with status 200."""
+        """Ends it gracefully, so that its log is complete, and returns the number of answers with status
+        200."""
         self._child.send_signal(signal.SIGQUIT)
         self._child.wait(60)
         return sum(1 for line in self.log.read_text().splitlines() if line.split()[:1] == ["200"])
@@ -203,7 +204,7 @@ class Fleet:
         return found
 
     def leaves_nothing(self) -> None:
-        """Asserts that no process and no directory of it is left."""
+        """Asserts that no process and no directory of the fleet is left."""
         wait_until("every process of the fleet has ended", lambda: not self.processes(), 60)
         assert not list(self.temporary.iterdir())
 

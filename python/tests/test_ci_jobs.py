@@ -146,7 +146,7 @@ def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None
     found = checkout.cases("runs/new.xml")
     assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
     compared = checkout.cases("runs/new-compare.xml")
-    # In a comparison with itself no figure is worse, though some have too few samples to tell.
+    # In a comparison with itself no figure is worse, but some have too few samples to tell.
     assert set(compared.values()) <= {"passed", "skipped"} and "p50" in compared
 
 

@@ -35,11 +35,12 @@ HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 
 class AutoscalingCluster:
-    """A head with room for a worker, and an autoscaler that adds at most three nodes and removes those that idle
-    for six seconds.
+    """A head with room for a worker, and an autoscaler that adds at most three nodes and removes nodes
+    that are idle for six seconds.
 
-    ray.cluster_utils.AutoscalingCluster is not used, because it ends every Ray on this machine when it starts
-    and ends.
+    ray.cluster_utils.AutoscalingCluster is not used, because it ends every Ray on this machine when it
+    starts and ends.
+
 
     """
 
@@ -106,7 +107,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[AutoscalingCluster]:
     made.close()
 
 
-def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_and_gives_it_back(
+def test_a_find_starts_on_the_existing_nodes_and_uses_those_that_the_autoscaler_adds(
         cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
     wait_until("the head is the only node", lambda: cluster.nodes() == 1, 60)
     kept, everyone = fleet.folder / "run", set(range(1, 1 + ADDED + 1))

@@ -39,12 +39,12 @@ def test_an_order_is_read_and_the_prefix_names_the_worker() -> None:
     ("hello", "started by straingauge fleet"), (json.dumps({**ORDER, "prefix": "a 'b"}), "--worker-prefix"),
     (json.dumps({"binary": "/bin/sg"}), "missing .* of one version"), (json.dumps({**ORDER, "taints": {}}), "'taints'.* of one version"),
 ])
-def test_what_is_no_order_is_one_sentence(line: str, words: str) -> None:
+def test_an_invalid_order_is_refused_in_one_sentence(line: str, words: str) -> None:
     with pytest.raises(FleetError, match=words):
         Order.read(line)
 
 
-def test_a_node_fits_that_has_the_resources_and_the_labels() -> None:
+def test_a_node_needs_the_resources_and_the_labels() -> None:
     order = Order.read(json.dumps({**ORDER, "resources": {"load": 2}, "labels": {"zone": "b"}}))
     has: Dict[str, Any] = {"Resources": {"CPU": 2.0, "load": 2.0}, "Labels": {"zone": "b", "ray.io/node-id": "1"}}
     assert order.fits(has) and order.wanted("free ") == "1.5 free CPUs, 2 free load, the label zone=b"
@@ -53,7 +53,7 @@ def test_a_node_fits_that_has_the_resources_and_the_labels() -> None:
     assert [one for one in lacking if order.fits({**has, **one})] == []
 
 
-def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_the_helper_started_by_hand_explains_itself_and_leaves_no_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "straingauge.fleet"], input="help\n", text=True, capture_output=True,
                           env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
     said = json.loads(done.stdout)
@@ -100,7 +100,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shipped:
     return Shipped(tmp_path, monkeypatch)
 
 
-def test_a_worker_runs_on_its_node_and_its_bytes_come_back(shipped: Shipped) -> None:
+def test_a_worker_runs_on_its_node_and_its_output_returns(shipped: Shipped) -> None:
     worker = shipped.start([], ["echo"])
     assert worker.is_there() > 0 and worker.write(b"a line\n")
     assert worker.read() == (b"a line\n", None)
@@ -109,7 +109,7 @@ def test_a_worker_runs_on_its_node_and_its_bytes_come_back(shipped: Shipped) -> 
     assert not worker.write(b"more\n")
 
 
-def test_how_a_worker_ended_comes_with_its_last_words(shipped: Shipped) -> None:
+def test_the_reason_for_a_workers_end_comes_with_its_last_output(shipped: Shipped) -> None:
     worker = shipped.start(["env"], ["fail"])
     assert worker.read() == (b"", "it ended (exit status: 3): it is broken")
     worker.stop(5.0)
@@ -122,7 +122,7 @@ def test_a_worker_that_does_not_end_by_itself_is_ended(shipped: Shipped) -> None
     assert worker.read() == (b"", "it ended (signal: 9)")
 
 
-def test_a_node_fetches_the_program_once_and_again_where_it_is_damaged_or_gone(shipped: Shipped) -> None:
+def test_a_node_fetches_the_program_once_and_again_if_it_is_damaged_or_missing(shipped: Shipped) -> None:
     for fetched in (1, 1):
         shipped.start([], ["echo"]).stop(5.0)
         assert shipped.fetched == fetched
@@ -153,7 +153,7 @@ def test_a_program_that_cannot_be_started_is_one_sentence(shipped: Shipped) -> N
         shipped.start(["no-such-program"], [])
 
 
-def test_a_node_of_another_architecture_says_which(shipped: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_another_architecture_is_reported(shipped: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
     # An executable of Linux on ARM (ELF machine 40), which cannot run here.
     shipped.script = "\x7fELF\x01\x01\x01" + "\0" * 9 + "\x02\0\x28\0\x01" + "\0" * 31
     monkeypatch.setattr(node.platform, "machine", lambda: "aarch64")
@@ -167,7 +167,7 @@ def test_a_node_of_another_architecture_says_which(shipped: Shipped, monkeypatch
      "FileNotFoundError: no such thing: /a/b and more"),
     ("\x1b[31mno node\x1b[0m\nis left", "no node is left"), ("", "RuntimeError"), ("a" * 400, "a" * 300 + "..."),
 ])
-def test_a_message_of_ray_is_its_cause(said: str, words: str) -> None:
+def test_a_message_of_ray_is_reduced_to_its_cause(said: str, words: str) -> None:
     assert sentence(RuntimeError(said)) == words
 
 
@@ -236,7 +236,7 @@ class FakeRay:
         pass
 
 
-def test_a_node_where_no_worker_starts_keeps_no_later_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_where_no_worker_starts_does_not_exclude_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = FakeRay(monkeypatch)
     fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})), print, lambda: False)
     fleet._actor = ray
@@ -247,7 +247,7 @@ def test_a_node_where_no_worker_starts_keeps_no_later_one_out(monkeypatch: pytes
     assert ray.names == ["straingauge client 1", "straingauge client 2", "straingauge client 3"]
 
 
-def test_a_fleet_that_no_node_fits_says_what_was_asked_and_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_that_fits_no_node_reports_the_requested_and_the_existing_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = FakeRay(monkeypatch)
     groups = types.ModuleType("ray.util.placement_group")
     setattr(groups, "placement_group", None)
@@ -262,7 +262,7 @@ def test_a_fleet_that_no_node_fits_says_what_was_asked_and_what_there_is(monkeyp
         "10.0.0.1 (2 CPUs, 0 load, zone=a, no rack), 10.0.0.1 (2 CPUs, 1 load, zone=a, no rack)")
 
 
-def test_labels_are_refused_where_ray_does_not_know_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_refused_if_ray_does_not_support_them(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = FakeRay(monkeypatch)
     fleet = Cluster(Order.read(json.dumps({**ORDER, "labels": {"zone": "b"}})), print, lambda: False)
     for version in ("2.9.3", "2.48.0", "2.50.1"):
@@ -297,7 +297,7 @@ def test_bytes_go_both_ways_and_a_worker_ends_with_its_driver(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("end, words", [((b"", "it ended (signal: 9)"), "signal: 9"), (ValueError("no such actor"), "no such actor")])
-def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: str) -> None:
+def test_a_driver_learns_why_a_worker_has_ended(tmp_path: Path, end: Any, words: str) -> None:
     async def run() -> bytes:
         member = Echo([(b'{"type":"hello"}\n', None), end])
         relay = Relay(str(tmp_path), [member])  # type: ignore[list-item]
@@ -315,7 +315,7 @@ def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: 
 
 
 @pytest.mark.parametrize("size", [1, 60, 100_000])
-def test_what_a_worker_reports_becomes_metrics_however_its_bytes_come(size: int) -> None:
+def test_a_workers_reports_become_metrics_in_any_pieces(size: int) -> None:
     def told(*lines: str) -> List[float]:
         heard, data = node.Progress(3, Gauges), "".join(line + "\n" for line in lines).encode()
         for begin in range(0, len(data), size):
@@ -327,7 +327,7 @@ def test_what_a_worker_reports_becomes_metrics_however_its_bytes_come(size: int)
     assert told(progress, '{"type":"result","outcomes":{}}') == [0.0, 0.0, 0.0], "its load is over"
 
 
-def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
+def test_rays_error_for_a_lost_actor_becomes_a_short_sentence() -> None:
     class ActorDiedError(Exception):
         pass
 
@@ -336,7 +336,7 @@ def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
     assert "no way" in loss(OSError("no  way"))
 
 
-def test_an_autoscaler_is_asked_for_whole_nodes_and_for_as_many_as_are_lacking() -> None:
+def test_an_autoscaler_gets_requests_for_whole_nodes_and_for_the_missing_number() -> None:
     def asked(most: int, *cpus: float, head: float = 0.0) -> List[int]:
         able = [{"Resources": {"CPU": count}} for count in cpus] + [{"Resources": {"CPU": head, growth.HEAD: 1.0}}] * bool(head)
         return [bundle["CPU"] for bundle in growth.bundles(able, most, 1.0, {})]
@@ -348,7 +348,7 @@ def test_an_autoscaler_is_asked_for_whole_nodes_and_for_as_many_as_are_lacking()
     assert growth.bundles([], 1, 2.0, {"load": 0.5}) == [{"CPU": 2, "load": 1}], "Ray takes whole numbers"
 
 
-def test_an_autoscaler_that_refuses_what_it_cannot_add_whole_adds_all_that_it_may() -> None:
+def test_an_autoscaler_that_refuses_a_request_as_a_whole_adds_all_that_it_may() -> None:
     for most in range(1, 25):
         for room in range(1, 25):
             size, there, refused = growth.Size(most), 1, 0
@@ -375,7 +375,7 @@ def test_the_cluster_for_ray_up_fits_rays_schema() -> None:
         util.validate_config(util.prepare_config(config))
 
 
-def test_the_clusters_for_ray_up_and_for_kubernetes_have_one_version_of_ray() -> None:
+def test_the_clusters_for_ray_up_and_kubernetes_use_one_version_of_ray() -> None:
     text = (CLUSTERS / "kuberay.yaml").read_text()
     cluster = yaml.safe_load(text)
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")

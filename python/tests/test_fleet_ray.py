@@ -35,7 +35,8 @@ def find(url: str, kept: Path, *more: str) -> List[str]:
 
 
 def workers_by_point(kept: Path) -> List[Set[int]]:
-    """The workers that took part in each point. A point with one more than the point before says so."""
+    """The workers that took part in each point. The driver reports a point with one more than the point
+    before."""
     found: List[Set[int]] = []
     for point in straingauge.open_run(kept).points:
         shares = {number: point.value(f"worker.{number}.share") or 0.0 for number in range(1, 8) if f"worker.{number}.share" in point.figures}
@@ -46,7 +47,7 @@ def workers_by_point(kept: Path) -> List[Set[int]]:
     return found
 
 
-def test_the_nodes_share_a_load_and_the_sum_is_what_the_server_logged(fleet: Fleet, nginx: Nginx) -> None:
+def test_the_nodes_share_a_load_and_the_sum_equals_the_servers_log(fleet: Fleet, nginx: Nginx) -> None:
     point = fleet.run(load(nginx.url, "700ms")).exits_with(0).json()["point"]
     outcomes = point["outcomes"]
     assert outcomes["ok"] > 0 and outcomes["sent"] == outcomes["ok"] + outcomes["unfinished"], outcomes
@@ -56,7 +57,7 @@ def test_the_nodes_share_a_load_and_the_sum_is_what_the_server_logged(fleet: Fle
 
 
 @pytest.mark.long
-def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, nginx: Nginx) -> None:
+def test_a_killed_worker_ends_the_run_with_its_node(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url, "300s"))
     fleet.wait_until_running(2)
     os.kill(fleet.worker_pid(2), signal.SIGKILL)
@@ -65,7 +66,7 @@ def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, 
 
 
 @pytest.mark.long
-def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
+def test_with_go_on_the_other_nodes_measure_until_the_end(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url, "6s", "--set", "fleet.on-worker-loss=go-on"))
     fleet.wait_until_running(1)
     # The parent of the shells is Ray's process on the node. The worker ends with its input.
@@ -79,7 +80,7 @@ def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Ngin
 
 
 @pytest.mark.long
-def test_a_driver_killed_outright_leaves_no_load_and_no_helper(fleet: Fleet, nginx: Nginx) -> None:
+def test_a_killed_driver_leaves_no_load_and_no_helper(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url, "300s"))
     for number in range(1, NODES + 1):
         fleet.wait_until_running(number)
@@ -89,7 +90,7 @@ def test_a_driver_killed_outright_leaves_no_load_and_no_helper(fleet: Fleet, ngi
 
 
 @pytest.mark.long
-def test_more_nodes_than_it_began_with_send_from_the_next_point_on(fleet: Fleet, nginx: Nginx) -> None:
+def test_nodes_that_join_later_send_from_the_next_point_on(fleet: Fleet, nginx: Nginx) -> None:
     kept = fleet.folder / "run"
     fleet.run(find(nginx.url, kept, "--budget", "40s", "--duration", "300ms"), "--workers", f"1..{NODES}").exits_with(0)
     workers = workers_by_point(kept)
@@ -97,7 +98,7 @@ def test_more_nodes_than_it_began_with_send_from_the_next_point_on(fleet: Fleet,
 
 
 @pytest.mark.long
-def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(fleet: Fleet, nginx: Nginx) -> None:
+def test_workers_run_only_on_nodes_with_the_resources_and_labels(fleet: Fleet, nginx: Nginx) -> None:
     for place in (["--worker-resource", "load=1"], ["--worker-label", "zone=b"]):
         figures = fleet.run(load(nginx.url, "200ms"), *place).exits_with(0).json()["point"]["figures"]
         assert "worker.1.share" in figures and "worker.2.share" not in figures
@@ -124,7 +125,7 @@ def test_a_second_fleet_on_the_same_nodes_is_refused(cluster: RayCluster, fleet:
 
 
 @pytest.mark.long
-def test_without_the_head_a_run_ends_and_no_load_goes_on(binary: Path, tmp_path: Path, nginx: Nginx) -> None:
+def test_without_the_head_the_run_ends_and_no_load_continues(binary: Path, tmp_path: Path, nginx: Nginx) -> None:
     own = RayCluster()
     try:
         fleet = Fleet(binary, own.address, tmp_path)

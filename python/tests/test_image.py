@@ -49,6 +49,6 @@ def test_an_image_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
     assert older["RepoTags"] == ["straingauge:1.2.3"] and set(older["Layers"] + [older["Config"]]) < set(content)
 
 
-def test_a_wrong_call_shows_the_usage() -> None:
+def test_wrong_arguments_print_the_usage() -> None:
     done = subprocess.run([sys.executable, str(REPOSITORY / "setup/image"), "x"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("usage: setup/image")

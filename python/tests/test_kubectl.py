@@ -43,7 +43,7 @@ def test_a_watch_runs_on_the_node_of_the_pod(tmp_path: Path) -> None:
     assert mounted == {volume["name"]: volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]} == {"cgroup": "/sys/fs/cgroup"}
 
 
-def test_what_cannot_be_watched_is_one_sentence(tmp_path: Path) -> None:
+def test_an_impossible_watch_is_refused_in_one_sentence(tmp_path: Path) -> None:
     image = ["--image", "straingauge"]
     for words, code, said in [
         ([*image, "waits", ":80"], 1, "runs on no node"),

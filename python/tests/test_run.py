@@ -25,12 +25,12 @@ def warned(caught: Any) -> List[str]:
     return [str(one.message) for one in caught if issubclass(one.category, straingauge.RunWarning)]
 
 
-def test_types_hold_under_mypy_strict() -> None:
+def test_types_pass_mypy_strict() -> None:
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict"], cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_the_example_of_the_page_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_in_the_documentation_prints_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     done = doctest.testfile(str(REPOSITORY / "python" / "README.md"), module_relative=False)
     assert done.attempted == 3 and done.failed == 0
@@ -69,7 +69,7 @@ def test_a_figure_has_count_and_origin_or_the_reason_why_it_is_missing(sample: P
     assert missing > 0, "a closed loop has no schedule lag, which must show as missing"
 
 
-def test_the_two_libraries_hold_the_same(sample: Path, writer: RunWriter) -> None:
+def test_both_libraries_give_equal_frames(sample: Path, writer: RunWriter) -> None:
     writer.point(outcomes={"sent": 2**64 - 1})
     writer.point(outcomes={"ok": 5})
     for path in (sample, writer.path):
@@ -100,7 +100,7 @@ def test_points_of_an_axis_and_of_a_rate_have_their_load(writer: RunWriter) -> N
 
 
 @LIBRARIES
-def test_the_course_of_a_point_is_a_frame(sample: Path, writer: RunWriter, library: Any) -> None:
+def test_the_time_series_of_a_point_is_a_frame(sample: Path, writer: RunWriter, library: Any) -> None:
     frame = straingauge.open_run(sample).series_frame(0, library)
     assert frame.columns[0] == "t_s" and len(frame) >= 2
     (writer.point() / "series.csv").write_text("t_s,ok\n1,\n2,7\n3\n4,8")
@@ -155,7 +155,7 @@ def test_a_histogram_is_a_frame(sample: Path, library: Any) -> None:
         run.histogram_frame(0, "respone")
 
 
-def test_of_a_damaged_log_the_whole_histograms_are_read_and_the_others_named(writer: RunWriter, sample: Path) -> None:
+def test_a_damaged_log_gives_its_undamaged_histograms_and_names_the_others(writer: RunWriter, sample: Path) -> None:
     lines = (sample / "points" / "000" / "latency.hlog").read_text().splitlines(keepends=True)
     log = writer.point() / "latency.hlog"
     run = straingauge.open_run(writer.path)
@@ -257,7 +257,7 @@ def recorded(writer: RunWriter, *lines: Any) -> straingauge.Run:
 
 
 @LIBRARIES
-def test_numbers_of_a_watch_have_columns_by_the_names_of_their_items(writer: RunWriter, library: Any) -> None:
+def test_numbers_of_a_watch_have_columns_named_after_their_items(writer: RunWriter, library: Any) -> None:
     first = reading(
         5, classes=[{"requests": 3, "elapsed": [[64, 3]]}, {"requests": 4, "elapsed": []}], resets=None,
         phases=[{"elapsed_ns": [{"mean": 1.5}, None, {"mean": 2.5}], "elapsed": [[[64, 1]], [], []]}],
@@ -279,7 +279,7 @@ def test_numbers_of_a_watch_have_columns_by_the_names_of_their_items(writer: Run
     assert not [name for name in frame.columns if ".elapsed." in name or "is_sending" in name]
 
 
-def test_lines_of_a_watch_that_are_damaged_or_torn_are_named_and_lose_no_other(writer: RunWriter) -> None:
+def test_damaged_lines_of_a_watch_are_named_and_the_others_are_read(writer: RunWriter) -> None:
     run = recorded(writer, reading(5), "{\n", reading(6), '{"kind": "rea')
     with pytest.warns(straingauge.RunWarning) as caught:
         assert [line["kind"] for line in run.watch_readings()] == ["watch", "reading", "reading"]
@@ -290,7 +290,7 @@ def test_lines_of_a_watch_that_are_damaged_or_torn_are_named_and_lose_no_other(w
 
 # --- The program ------------------------------------------------------------------------------------------------------
 
-def test_the_program_is_the_named_one_or_the_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_is_the_named_one_or_the_first_in_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = tmp_path / "straingauge"
     found.write_text("#!/bin/sh\necho 'straingauge: the run is unwell' >&2\nexit 1\n")
     monkeypatch.delenv("STRAINGAUGE_BINARY", raising=False)
@@ -304,7 +304,7 @@ def test_the_program_is_the_named_one_or_the_first_on_the_path(tmp_path: Path, m
 
 
 @pytest.mark.program
-def test_findings_are_those_of_the_program_and_no_page_is_written(
+def test_findings_come_from_the_program_and_no_page_is_written(
         sample: Path, binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRAINGAUGE_BINARY", str(binary))
     before = sorted(sample.iterdir())

@@ -1,6 +1,8 @@
-/* A small HTTP server with one planted fault, for the tests of the verdict. FAULTS says what each fault is.
+/* A small HTTP server with one planted fault, for the tests of the verdict. FAULTS describes the
+ * faults.
  *
- * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the faults can be read. */
+ * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the
+ * faults can be read. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,14 +41,14 @@ enum {
 struct fault {
     const char *name, *what;
     void (*start)(void);       /* before the first connection */
-    void (*work)(void);        /* cost of a request in addition to its bytes */
+    void (*work)(void);        /* additional CPU or waiting time of a request */
     void (*run)(int listener); /* waits for connections and serves them, instead of run_epoll */
     int workers;               /* of run_epoll: threads that serve connections; without any, its own thread does */
     int backlog;
     int has_state, sends_apart, has_long, has_filter, needs_log;
     rlim_t descriptors;  /* limit of open descriptors */
-    long burst_us;       /* pause before each look for requests */
-    const char *refusal; /* the answer where more than 16 connections are open */
+    long burst_us;       /* pause before each check for requests */
+    const char *refusal; /* the answer if more than 16 connections are open */
     int says_refusal;
 };
 struct connection {
@@ -64,7 +66,7 @@ static int log_fd = -1;
 static int open_connections;   /* with a refusal: it has one thread, so no lock is needed */
 static const char *file_pages; /* paging: the mapped file */
 static size_t file_bytes;
-static int asked = -1; /* lookup: the socket to the process that answers */
+static int asked = -1; /* lookup: the socket of the process that answers */
 static long pause_us;  /* unequal: pause of this process in each request */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
@@ -137,7 +139,7 @@ static __attribute__((noinline)) void planted(void) {
     sink++;
 }
 
-/* Memory that is never used again. It is written so that it is really allocated. */
+/* Memory that is never used again. It is written, so that the kernel really allocates it. */
 static void leak(void) {
     enum { KEPT = 4096 };
     char *kept = malloc(KEPT);
@@ -219,14 +221,15 @@ static void read_pages(void) {
         sink = (uint32_t)file_pages[((size_t)random() << 12) % file_bytes];
 }
 
-/* One of 64 pieces of memory is written and given up. The kernel takes it back when it needs room. */
+/* Writes one of 64 pieces of memory and gives it up. The kernel takes it back when it needs
+ * memory. */
 static void use_and_give_up(void) {
     enum { PIECE = 1 << 20, PIECES = 64 };
     static char *pieces;
     static size_t next;
     if (!pieces) {
         pieces = mmap(NULL, (size_t)PIECE * PIECES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        /* Whole large pages would be given back at once. */
+        /* Whole large pages would be returned at once. */
         if (pieces == MAP_FAILED || madvise(pieces, (size_t)PIECE * PIECES, MADV_NOHUGEPAGE))
             die("memory");
     }
@@ -398,7 +401,7 @@ static int serve(int fd) {
     }
 }
 
-/* Accepts a connection. Returns -1 when there is none, or no descriptor for it. */
+/* Accepts a connection. Returns -1 if there is none, or no free descriptor. */
 static int take(int listener, int flags) {
     int fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC), on = 1;
     if (fd < 0)
@@ -527,8 +530,8 @@ static void run_epoll(int listener) {
         for (int i = 0; i < count; i++) {
             int fd = events[i].data.fd;
             if (fd != listener) {
-                /* This connection is closed. While another process looks at its descriptor, as in /proc, epoll
-                   still reports it. */
+                /* This connection is closed. While another process reads its descriptor in
+                   /proc, epoll still reports it. */
                 if (!connections[fd])
                     continue;
                 if (workers) {
@@ -581,18 +584,19 @@ static void attach_filter(int listener) {
 }
 
 static const struct fault FAULTS[] = {
-    {.name = "none", .what = "epoll, one thread, nothing wrong"},
+    {.name = "none", .what = "epoll, one thread, no fault"},
     {"backlog", "listens with a backlog of 2", .backlog = 2},
     {"poll", "waits in poll() over all connections instead of epoll", .run = run_poll},
-    {"memory", "touches 1,500 cache lines in a connection's own 64 KiB for each request; each holds the next's place",
+    {"memory",
+     "reads 1,500 cache lines in a connection's own 64 KiB for each request; each contains the position of the next",
      .has_state = 1},
-    {"disk-log", "writes a line for each request to --log and waits until it is on the disk (fdatasync)",
+    {"disk-log", "writes a line for each request to --log and waits until the disk has it (fdatasync)",
      .start = open_log, .work = log_to_disk, .needs_log = 1},
     {"pipe-log", "writes a line for each request to a process that reads 1,000 lines a second", .start = start_reader,
      .work = log_request},
     {"lock", "a thread for each connection sleeps 300 us of every request inside one lock, and 1 ms outside of it",
      .work = sleep_in_lock, .run = run_threads},
-    {"spin", "the same with 300 us inside a spin lock, and no work outside of it", .start = start_spin,
+    {"spin", "like lock, but 300 us inside a spin lock and no work outside of it", .start = start_spin,
      .work = sleep_in_spin_lock, .run = run_threads},
     {"semaphore", "a thread for each connection; a semaphore lets four at a time sleep 2 ms in a request",
      .start = start_semaphore, .work = sleep_with_semaphore, .run = run_threads},
@@ -601,29 +605,31 @@ static const struct fault FAULTS[] = {
     {"pool-8", "8 such threads", .work = sleep_5ms, .workers = 8},
     {"pool-32", "32 such threads", .work = sleep_5ms, .workers = 32},
     {"leak", "keeps 4 KiB of every request", .work = leak},
-    {"list", "puts every request on a list and looks through all of it", .work = remember},
-    {"errors", "answers 500 where more than 16 connections are open",
+    {"list", "adds every request to a list and searches the whole list", .work = remember},
+    {"errors", "answers 500 if more than 16 connections are open",
      .refusal = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"},
-    {"limiter", "answers 429 there, and prints that it limits requests",
+    {"limiter", "answers 429 instead, and prints that it limits requests",
      .refusal = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n", .says_refusal = 1},
-    {"bursts", "answers what has arrived every 60 ms only, with 5 ms of CPU time for each request", .burst_us = 60000,
+    {"bursts", "answers requests only every 60 ms, with 5 ms of CPU time for each", .burst_us = 60000,
      .work = burn_5ms},
     {"forks", "starts a process for each request, and waits for its end", .work = fork_and_wait},
-    {"background", "a second thread uses 3 ms of CPU time in every 10, whatever is asked", .start = start_background},
-    {"paging", "reads 4 pages at random of --log, a file, for each request", .start = map_file, .work = read_pages,
+    {"background", "a second thread uses 3 ms of CPU time in every 10 ms, independent of the load",
+     .start = start_background},
+    {"paging", "reads 4 random pages of the file --log for each request", .start = map_file, .work = read_pages,
      .needs_log = 1},
     {"lookup", "sends a datagram to another process for each request, which answers it after 3 ms",
      .start = start_answerer, .work = look_up},
-    {"unequal", "four processes listen on the port by themselves, each asleep for 1 ms in a request, one for 5 ms",
-     .start = start_unequal, .work = sleep_unequal},
+    {"unequal", "four processes listen on the port; three sleep 1 ms in a request, one 5 ms", .start = start_unequal,
+     .work = sleep_unequal},
     {"compute", "calls compute(), which takes 20 to 40 us of CPU time, twice for every request", .work = compute_twice},
-    {"planted", "the same, and planted(), which takes as long as one of them", .work = compute_and_planted},
+    {"planted", "like compute, and calls planted(), which takes as long as one of them", .work = compute_and_planted},
     {"descriptors", "lowers its own limit of open descriptors to 64", .descriptors = 64, .work = compute},
-    {"two-writes", "sends the head and the body of an answer apart, and leaves Nagle's algorithm on", .sends_apart = 1},
-    {"reclaim", "touches 1 MiB of memory for a request, which the kernel may take back afterwards",
+    {"two-writes", "sends head and body of an answer separately, with Nagle's algorithm enabled", .sends_apart = 1},
+    {"reclaim", "writes 1 MiB of memory for a request, which the kernel may take back afterwards",
      .work = use_and_give_up},
     {"senders",
-     "eight threads, asleep for 5 ms in a request; the answer to GET /long is 256 MiB, and one of them waits until the "
+     "eight threads, which sleep 5 ms in a request; the answer to GET /long is 256 MiB, and one of them waits until "
+     "the "
      "client has taken it (slow-readers PORT)",
      .has_long = 1, .work = sleep_5ms, .workers = 8},
     {"filter", "attaches a socket filter that dissects each packet 4,000 times, in softirq", .has_filter = 1},

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Set in the guest. Elsewhere the test that runs there does nothing.
 pub const INSIDE: &str = "STRAINGAUGE_TEST_IN_GUEST";
 /// The last line of that test when it passes.
-pub const DONE: &str = "guest: all as asked";
+pub const DONE: &str = "guest: all tests passed";
 
 /// Set to run long tests at their full length (`make test-long`); passed on to the guest.
 pub const LONG: &str = "STRAINGAUGE_LONG";
@@ -180,7 +180,7 @@ pub fn run(asked: &Guest) -> Vec<String> {
         return skip(&format!("{} is not installed (apt-get install {})", machine.qemu, machine.package));
     };
     let (Some(_), Some(busybox)) = (tool("busybox"), machine.busybox) else {
-        return skip("busybox is not there (apt-get install busybox-static)");
+        return skip("busybox is not installed (apt-get install busybox-static)");
     };
     let Some(kernel) = kernel(asked.modules) else {
         return skip(&format!(

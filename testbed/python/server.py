@@ -16,7 +16,7 @@ import threading
 
 class Documents(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Header and body leave together: the handler writes into a buffer that handle_one_request flushes.
+    # Header and body are sent together: the handler writes into a buffer that handle_one_request flushes.
     wbufsize = 1 << 17
     disable_nagle_algorithm = True
 
@@ -57,7 +57,7 @@ class Server(http.server.ThreadingHTTPServer):
                 self.access_log.flush()
 
     def handle_error(self, request, client_address):
-        # A client that goes away is no server error.
+        # A client that disconnects is not a server error.
         pass
 
 

@@ -1,8 +1,9 @@
 """A server that answers at once, and every --every seconds stops answering for --stall seconds.
 
 It has one thread with blocking accept and epoll over all connections, so that a stall holds up every
-connection, as a garbage collection, a slow disk or a lock does. The truth about its response times is known in
+connection, as a garbage collection, a slow disk or a lock does. Its response times are known in
 advance.
+
 
 """
 

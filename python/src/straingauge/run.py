@@ -28,8 +28,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 class RunError(Exception):
-    """A file in a run directory cannot be read. `path`, `line` (from 1; None for the whole file) and `why` say
-    which and why."""
+    """A file in a run directory cannot be read. `path` and `line` (from 1; None for the whole file) name
+    the place, and `why` is the reason."""
 
     def __init__(self, path: PathLike, why: str, line: Optional[int] = None) -> None:
         self.path, self.why, self.line = os.fspath(path), why, line

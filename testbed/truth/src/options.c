@@ -11,19 +11,18 @@
 static const char USAGE[] =
     "usage: truth KIND PARAMETERS --port N [--address A] [--count]\n"
     "       truth KIND PARAMETERS --truth\n"
-    "  bucket       --rate R [--burst B]                       R requests a second; up to B at once (1)\n"
-    "  thread       --time D                                   one thread that works D of CPU for a request\n"
-    "  workers      --workers K --time D                       K that take D each\n"
-    "  growing      --workers K --time D --growth G            K that take D (1 + G (n - K)) where n > K connections "
-    "are open\n"
-    "  exponential  --workers K --time D [--seed N]            K that take an exponentially distributed time of mean "
-    "D\n"
+    "  bucket       --rate R [--burst B]                R requests per second; up to B at once (1)\n"
+    "  thread       --time D                            one thread that uses D of CPU time for a request\n"
+    "  workers      --workers K --time D                K workers; each takes D for a request\n"
+    "  growing      --workers K --time D --growth G     like workers, but D (1 + G (n - K)) if n > K connections are "
+    "open\n"
+    "  exponential  --workers K --time D [--seed N]     like workers, with exponential times of mean D\n"
     "  metastable   --workers K --time D --timeout T --retries N\n"
-    "                                                          K that take D; who waits longer than T asks N times "
-    "more\n"
-    "or, of any kind, --sealed FILE --draw N                   drawn from the seed in FILE\n"
-    "--at SHARE makes it slower: this share of its capacity is left. "
-    "Times are as 200us, 5ms or 1s. --count says at the end what was served. --truth prints parameters and truths.\n";
+    "                                                   like workers; a client that waits longer than T retries N "
+    "times\n"
+    "  any kind     --sealed FILE --draw N              parameters drawn from the seed in FILE\n"
+    "--at SHARE reduces the capacity to this share. Times are written as 200us, 5ms or 1s.\n"
+    "--count prints the number of served requests at the end. --truth prints parameters and truths.\n";
 
 static _Noreturn void refuse(const char *format, ...) {
     va_list rest;
@@ -86,7 +85,7 @@ static uint64_t sealed(const char *path) {
     while (isxdigit((unsigned char)text[digits]))
         digits++;
     if (digits != 16 || length != 17 || text[16] != '\n')
-        refuse("--sealed %s does not hold a seed: 16 hexadecimal digits and a newline", path);
+        refuse("--sealed %s does not contain a seed: 16 hexadecimal digits and a newline", path);
     return strtoull(text, NULL, 16);
 }
 
@@ -160,7 +159,8 @@ struct options options_read(int count, char **words) {
     while (kind < KINDS && strcmp(words[1], KIND_NAMES[kind]))
         kind++;
     if (kind == KINDS)
-        refuse("there is no kind %s; there are bucket, thread, workers, growing, exponential and metastable", words[1]);
+        refuse("there is no kind %s; the kinds are bucket, thread, workers, growing, exponential and metastable",
+               words[1]);
     of->kind = (enum kind)kind;
     for (int at = 2; at < count; at++) {
         int option = 0;
@@ -179,7 +179,7 @@ struct options options_read(int count, char **words) {
     for (int option = 0; option < SEALED; option++) {
         int is_used = ((USES[kind].needs | USES[kind].may) >> option) & 1;
         if (values[option] && values[SEALED])
-            refuse("%s cannot be given with --sealed, which draws it", OPTION_NAMES[option]);
+            refuse("%s cannot be combined with --sealed, which draws it", OPTION_NAMES[option]);
         if (values[option] && !is_used)
             refuse("%s has no %s", KIND_NAMES[kind], OPTION_NAMES[option]);
         if (!values[option] && !values[SEALED] && (USES[kind].needs >> option & 1))
@@ -188,7 +188,7 @@ struct options options_read(int count, char **words) {
             set(of, option, values[option]);
     }
     if (!values[SEALED] != !values[DRAW])
-        refuse("--sealed and --draw go together");
+        refuse("--sealed and --draw must be given together");
     if (values[SEALED])
         *of = draw(sealed(values[SEALED]), of->kind, (uint64_t)whole("--draw", values[DRAW], 0, 1e6));
     if (kind == BUCKET && !of->burst)
@@ -203,7 +203,7 @@ struct options options_read(int count, char **words) {
     if (values[ADDRESS])
         options.address = values[ADDRESS];
     if (options.port < 0 && !options.is_truth)
-        refuse("give --port N to serve, or --truth to print what is true");
+        refuse("give --port N to serve, or --truth to print the truths");
     return options;
 }
 

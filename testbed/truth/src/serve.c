@@ -81,7 +81,8 @@ static void drop(int fd) {
 static void work(void) {
     static int64_t until_ns;
     int64_t spent_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    /* A single cost above D, such as that of a thousand new connections, is not made up for by the next requests. */
+    /* The next requests do not compensate a single cost above D, such as that of a thousand new
+     * connections. */
     until_ns = until_ns + waiting.law.of.time_ns > spent_ns ? until_ns + waiting.law.of.time_ns : spent_ns;
     while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until_ns)
         ;

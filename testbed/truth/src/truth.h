@@ -68,8 +68,8 @@ struct queue {
     size_t first, count, room;
     struct request *ends; /* a heap, the earliest end at [0] */
     size_t end_count, end_room;
-    /* Whether a waiting client is still there. Requests of clients that left are skipped. NULL means that all are
-       there. */
+    /* Whether a waiting client is still there. Requests of clients that left are skipped. NULL
+       means that all clients are still there. */
     int (*is_here)(uint64_t client);
 };
 

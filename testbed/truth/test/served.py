@@ -192,9 +192,9 @@ def what_makes_no_sense_is_refused_with_a_sentence():
             (["growing", "--workers", "5", "--time", "5ms", "--growth", "2", "--truth"], "--growth is 2; give 0 to 1"),
             (["metastable", "--workers", "2", "--time", "5ms", "--timeout", "4ms", "--retries", "3", "--truth"],
              "each request would be late"),
-            (["workers", "--sealed", seed, "--truth"], "--sealed and --draw go together"),
-            (["workers", "--sealed", seed, "--draw", "1", "--workers", "4", "--truth"], "cannot be given with --sealed"),
-            (["workers", "--sealed", bad, "--draw", "1", "--truth"], "does not hold a seed"),
+            (["workers", "--sealed", seed, "--truth"], "--sealed and --draw must be given together"),
+            (["workers", "--sealed", seed, "--draw", "1", "--workers", "4", "--truth"], "cannot be combined with --sealed"),
+            (["workers", "--sealed", bad, "--draw", "1", "--truth"], "does not contain a seed"),
             (["workers", "--sealed", folder + "/none", "--draw", "1", "--truth"], "cannot be read"),
         ]:
             done = run(*words)

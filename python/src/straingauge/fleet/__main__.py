@@ -22,7 +22,8 @@ LEAVE_S = 10.0
 
 
 class Driver:
-    """The straingauge at the other end of the input and output. It has ended when the input ends, or at a signal."""
+    """The straingauge process at the other end of input and output. It has ended when the input ends or a
+    signal comes."""
 
     def __init__(self) -> None:
         # All other prints go to standard error: standard output carries the driver's protocol.
@@ -36,7 +37,7 @@ class Driver:
             signal.signal(number, lambda *_: self._gone.set())
 
     def _listen(self) -> None:
-        # Bytes after the order ask for nodes that have joined the cluster.
+        # Bytes after the order request nodes that have joined the cluster.
         while os.read(0, 4096):
             self._asked.set()
         self._gone.set()
@@ -45,7 +46,7 @@ class Driver:
         return self._gone.is_set()
 
     def asks(self) -> bool:
-        """Whether it has asked since the last call."""
+        """Whether the driver has requested nodes since the last call."""
         has_asked = self._asked.is_set()
         self._asked.clear()
         return has_asked
@@ -71,7 +72,7 @@ async def serve(driver: Driver, cluster: Cluster, folders: List[str]) -> None:
         try:
             joined = await asyncio.to_thread(cluster.join)
             return await take(joined) if joined else []
-        except Exception as why:  # Ray raises many kinds: the load continues with the existing nodes
+        except Exception as why:  # Ray raises many kinds: existing nodes continue the load
             driver.say(type="failed", why=f"no node could join: {type(why).__name__}: {sentence(why)}")
             return []
 
@@ -101,7 +102,7 @@ def main() -> None:
         code = 0
     except FleetError as why:
         driver.say(type="failed", why=str(why))
-    except Exception as why:  # Ray raises many kinds: each is the reason why there is no fleet
+    except Exception as why:  # each error of Ray is the reason why there is no fleet
         driver.say(type="failed", why=f"the fleet's helper failed: {type(why).__name__}: {sentence(why)}")
     finally:
         # A cluster without a head does not answer, so do not wait for it.

@@ -34,7 +34,7 @@ class Member:
         return self._actor.write.options(concurrency_group="write").remote(data)
 
     def read(self) -> Any:
-        """Awaitable that returns bytes from the worker, or no bytes and how it ended."""
+        """Awaitable that returns bytes from the worker, or no bytes and the reason why it ended."""
         return self._actor.read.options(concurrency_group="read").remote()
 
     def stop(self, timeout_s: float) -> Any:
@@ -95,7 +95,7 @@ class Cluster:
         _probe(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as why:  # Ray raises many kinds: each is the reason why there is no fleet
+        except Exception as why:  # each error of Ray is the reason why there is no fleet
             if address == "auto":
                 raise FleetError(
                     "no Ray cluster is found on this machine: start one (ray start --head), or name it with --address HOST:6379"
@@ -123,7 +123,7 @@ class Cluster:
                 )
 
     def _taken(self) -> str:
-        """Describes how much of the cluster other work uses, if any."""
+        """Describes the share of the cluster that other work uses, if any."""
         free, all_cpus = (resources().get("CPU", 0.0) for resources in (self._ray.available_resources, self._ray.cluster_resources))
         return f"; {all_cpus - free:g} of {all_cpus:g} CPUs are taken, by another fleet or job" if free < all_cpus else ""
 
@@ -196,7 +196,7 @@ class Cluster:
                     raise TimeoutError
                 ray.get(reference)
                 usable.append(member)
-            except Exception:  # Ray raises many kinds: the load continues without that node
+            except Exception:  # Ray raises many kinds of errors: the load continues without that node
                 self.members.remove(member)
                 member.kill(ray)
         return usable
@@ -232,7 +232,7 @@ class Cluster:
                 from ray.util.placement_group import remove_placement_group
 
                 remove_placement_group(self._group)
-        except Exception:  # the cluster is gone, and the workers with it
+        except Exception:  # the cluster has ended, and the workers with it
             pass
         finally:
             ray.shutdown()

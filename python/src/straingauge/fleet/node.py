@@ -42,7 +42,7 @@ class Progress:
         self._rest = b""
 
     def hear(self, data: bytes) -> None:
-        """Takes bytes from the worker as they come."""
+        """Takes bytes from the worker as they arrive."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line.startswith((b'{"type":"progress"', b'{"type":"result"')):
@@ -107,7 +107,8 @@ class WorkerNode:
         return True
 
     def read(self) -> Tuple[bytes, Optional[str]]:
-        """Waits for bytes from the worker. When its output has ended, returns no bytes and how it ended."""
+        """Waits for bytes from the worker. When its output has ended, returns no bytes and the reason why
+        it ended."""
         assert self._child.stdout is not None
         try:
             data = os.read(self._child.stdout.fileno(), CHUNK_BYTES)

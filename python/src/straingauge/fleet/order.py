@@ -27,7 +27,7 @@ class Order:
     arguments: List[str]
     """Words after the program's name."""
     wait_s: float
-    """Timeout in seconds for the start of nodes and workers."""
+    """Timeout in seconds for starting nodes and workers."""
     prefix: Optional[str] = None
     """Words in front of the worker's command, split like a shell's. {number} is replaced by the worker's number,
     from 1."""
