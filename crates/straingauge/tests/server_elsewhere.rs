@@ -275,7 +275,7 @@ fn isolation_of_a_server_on_another_machine_is_checked_and_recorded() {
     let far = near.replace(&nodes.name("s"), &nodes.node(2));
     let options = ["--client", &far, "--client", &near, "--allow-target", SERVER];
     let said = run(&mut load_from_a_node(&nodes, &nodes.node(1), dir.path(), &options));
-    said.exits_with(1).complains_of(&["--isolate always is not possible", "on another machine"]);
+    said.exits_with(1).complains_of(&["--isolate always is not possible", "to another machine"]);
     assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "the server was stopped");
 }
 

@@ -95,7 +95,7 @@ fn wan_reports_impossible_options() {
     wan(&["--quiet", "--server", "exit 3", "--", "true"]).exits_with(1).complains_of(&["ended", "3", "listened"]);
     wan(&["--quiet", "--server", "sleep 60", "--server-timeout", "200ms", "--", "true"])
         .exits_with(1)
-        .complains_of(&["listens on no port", "--server-timeout"]);
+        .complains_of(&["does not listen on any port", "--server-timeout"]);
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn workers_on_the_machine_of_a_started_server_raise_a_doubt() {
 fn a_worker_that_floods_before_its_hello_is_refused_at_once() {
     let flood = "yes '{\"type\":\"progress\",\"connected\":1,\"completed\":1,\"failed\":0,\"throughput_per_sec\":1.0}'";
     let said = run(&mut from(&[flood], &["http://127.0.0.1:9/", "--connections", "4"]));
-    said.exits_with(1).complains_of(&["client 1", "no hello"]);
+    said.exits_with(1).complains_of(&["client 1", "not a hello"]);
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn a_command_that_is_no_worker_is_refused_in_one_sentence() {
         (
             &format!("echo '{}'; sleep 9", hello("0.0.9")),
             concat!(
-                "it is straingauge 0.0.9, this is ",
+                "its straingauge is 0.0.9, this one is ",
                 env!("CARGO_PKG_VERSION"),
                 ": install the same version on all machines"
             ),
