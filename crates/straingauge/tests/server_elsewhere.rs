@@ -179,9 +179,12 @@ fn a_kill_at_either_end_leaves_no_server_on_the_other_machine() {
                 is_connected(port)
             }
         });
-        let watcher =
-            with_words(&descendants_of(running.pid()), "straingauge watch --worker").expect("it has a watcher");
-        let guardian = with_words(&descendants_of(watcher), "/proc/self/exe guard-session").expect("it has a guardian");
+        // The list of a process's children is incomplete while some of them end.
+        let pid = running.pid();
+        let watcher = || with_words(&descendants_of(pid), "straingauge watch --worker");
+        let guardian = || with_words(&descendants_of(watcher()?), "/proc/self/exe guard-session");
+        running.wait_until("it has a watcher and a guardian", || guardian().is_some());
+        let (watcher, guardian) = (watcher().expect("it has a watcher"), guardian().expect("it has a guardian"));
         let killed = match victim {
             "driver" => vec![running.pid()],
             "watcher" => vec![watcher],

@@ -18,7 +18,7 @@ use crate::sock_diag::Scope;
 use crate::watch::kernel_has_send_events;
 use calls::arguments;
 use libbpf_rs::{Iter, Link, Object, ProgramInput};
-use record::account::Account;
+use record::account::{Account, Wait, WaitKind};
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::net::SocketAddr;
@@ -200,7 +200,9 @@ impl Accountant {
         self.expect(Duration::from_nanos(gate.ended_ns.saturating_sub(gate.opened_ns).max(1)));
         let mut account = reading::read(&self.object, &gate, table)?;
         if self.looks_for_calls {
-            self.has_backends = !account.backends.is_empty();
+            let is_one_way = |wait: &Wait| wait.kind == WaitKind::Pipe && !wait.object.is_empty();
+            let mut waits = account.groups.iter().flat_map(|group| &group.waits);
+            self.has_backends = !account.backends.is_empty() || waits.any(is_one_way);
         }
         for backend in &mut account.backends {
             let known = self.is_own.get(backend.address.as_str()).copied();

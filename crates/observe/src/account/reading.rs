@@ -244,6 +244,8 @@ impl Naming<'_> {
         let kind = |(pid, _): &(u32, u64), seen: &Futex| match seen {
             Futex { locks: 1.., work, .. } if seen.locks >= *work => WaitKind::Lock,
             Futex { by_timer: 1.., by_thread: 0, .. } => WaitKind::Sleep,
+            // No wait ended: the threads do nothing for the requests of the window.
+            Futex { by_timer: 0, by_thread: 0, .. } => WaitKind::Work,
             // Go's own locks are not futexes; its threads sleep in futexes only without work.
             Futex { work, is_bitset, .. } if *work > 0 || *is_bitset || self.go.contains(pid) => WaitKind::Work,
             _ => WaitKind::Lock,

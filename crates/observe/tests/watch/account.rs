@@ -5,7 +5,7 @@ use observe::{Group, Observer, WatchTarget};
 use record::account::{ADDRESS_SPACE, Account, ThreadGroup, Wait, WaitKind};
 use record::names;
 use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,9 @@ pub fn closes() {
     let named = |name: &str| std::thread::Builder::new().name(name.to_string());
     let for_waiter = Arc::clone(&lock);
     let waiter = named("waits").spawn(move || drop(for_waiter.lock())).expect("a thread");
+    let word = Arc::new(AtomicU32::new(0));
+    let of_parked = Arc::clone(&word);
+    let parked = named("parked").spawn(move || futex(&of_parked, libc::FUTEX_WAIT)).expect("a thread");
     let sleeper = named("naps").spawn(|| std::thread::sleep(Duration::from_millis(900))).expect("a thread");
     let worker = named("works").spawn(|| {
         let begun = Instant::now();
@@ -31,7 +34,9 @@ pub fn closes() {
     std::thread::sleep(Duration::from_millis(400));
     let seen = observer.window_ends().expect("a window").observation(1);
     drop(held);
-    for thread in [waiter, sleeper, worker.expect("a thread")] {
+    word.store(1, Ordering::Relaxed);
+    futex(&word, libc::FUTEX_WAKE);
+    for thread in [waiter, parked, sleeper, worker.expect("a thread")] {
         thread.join().expect("no panic");
     }
     let account = seen.account.expect("an account");
@@ -45,10 +50,18 @@ pub fn closes() {
     // A thread that is not woken in the window may wait for a lock or for work.
     let at_futex = blocked("waits", WaitKind::Lock) + blocked("waits", WaitKind::Work);
     assert!(at_futex > 0.99, "{account:?}");
+    assert!(blocked("parked", WaitKind::Work) > 0.99, "{account:?}");
     assert!(blocked("naps", WaitKind::Sleep) > 0.99, "{account:?}");
     let running = account.mean(account.sum(|group: &ThreadGroup| group.running_ns));
     let by_scheduler = seen.figures.value(names::SERVER_CPUS_USED).expect("CPU time");
     assert!((running - by_scheduler).abs() < 0.1, "{running} against {by_scheduler} CPUs");
+}
+
+/// Waits while the word is 0 or wakes a thread that does, without the functions of a library.
+fn futex(word: &AtomicU32, operation: i32) {
+    let number = if operation == libc::FUTEX_WAKE { 1 } else { 0 };
+    // SAFETY: the kernel reads a word that outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, number, std::ptr::null::<libc::timespec>()) };
 }
 
 /// An observer of this process, which serves nothing.
