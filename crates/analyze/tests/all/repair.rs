@@ -68,6 +68,17 @@ fn scale_is_not_suggested_if_the_cost_does_not_grow() {
         point.figures.set(names::SERVER_CPU, Figure::new(10.0, "us", 100_000, Origin::Timed));
     };
     assert_eq!(said(fixture::record(), even), None);
+    let only_at_first = |point: &mut Point| {
+        sleeps(point, 1.0, 40, 2.0 + point.connections as f64);
+        let cpu_us = match point.connections {
+            0..=1 => 10.0,
+            2..=16 => 14.0,
+            _ => 12.0,
+        };
+        point.figures.set(names::SERVER_CPU, Figure::new(cpu_us, "us", 100_000, Origin::Timed));
+        point.figures.set(names::SERVER_SOFTIRQ, Figure::new(0.0, "us", 100_000, Origin::Timed));
+    };
+    assert_eq!(said(fixture::record(), only_at_first), None);
 }
 
 /// Recorded with `find --sweep connections --max-connections 8 --cold 1500` on HAProxy 2.6: with poll (`-de`), with

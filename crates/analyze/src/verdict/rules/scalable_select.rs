@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`server.select_or_poll_waits_ratio`, `server.select_set_descriptors`, growth of CPU per request, \
                cold connections",
     threshold: "90 % of at least 5 sleeps, sets of at least 64, and 1.25 times the CPU per request (medians, and \
-                within repeats) or 64 cold connections",
+                within repeats) at a load with such a set, or 64 cold connections",
     refuted_by: "`straingauge find --compare-with scale` shows no difference",
     remedy: "`straingauge scale -- SERVER`",
     source: "Banga and Mogul (1998)",
@@ -43,7 +43,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let cpu = evidence.findings.connections.as_ref().and_then(|closed| closed.cpu.as_ref());
-    let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.ratio >= GROWTH_RATIO);
+    // The cost of the first connections grows for other reasons.
+    let has_large_set = |load: f64| {
+        let at_load = points().filter(|point| point.sweep == Sweep::Connections && point.load() == load);
+        at_load.filter_map(|point| point.value(names::SERVER_SELECT_SET)).any(|set| set >= SELECT_SET)
+    };
+    let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.ratio >= GROWTH_RATIO && has_large_set(cpu.highest_load));
     let cold = points().filter_map(|point| point.value(names::COLD)).fold(0.0, f64::max);
     let (because, idle) = match grown {
         Some(cpu) => {
