@@ -90,7 +90,7 @@ fn waits_of<'a>(account: &'a Account, name: &str) -> &'a [Wait] {
     group.map_or_else(|| panic!("no threads '{name}': {account:?}"), |group| &group.waits)
 }
 
-/// The account of half a second while these threads run until they are told to end.
+/// Runs `work` in threads with these names and returns the account of half a second of it.
 fn account_of(names: &[&str], work: impl Fn(&AtomicBool) + Send + Sync + 'static) -> Option<Account> {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED account: it needs root");

@@ -232,20 +232,9 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let y = Scale::linear(up_points.iter().chain(&down_points).map(|mark| mark.y), format_si);
     let mut chart = frame(sweep, "Loading and unloading", "good answers per second", y);
     (chart.unit, chart.interval_name) = ("1/s", "95 % interval");
-    chart.series.push(ChartSeries {
-        name: "up".into(),
-        class: "s1",
-        line: up,
-        dots: up_points,
-        ..ChartSeries::default()
-    });
-    chart.series.push(ChartSeries {
-        name: "down".into(),
-        class: "s2",
-        line: down,
-        dots: down_points,
-        ..ChartSeries::default()
-    });
+    for (name, class, line, dots) in [("up", "s1", up, up_points), ("down", "s2", down, down_points)] {
+        chart.series.push(ChartSeries { name: name.into(), class, line, dots, ..ChartSeries::default() });
+    }
     if let Some(recovery) = marker("recovery", &found.recovery_point, Sweep::Connections) {
         chart.markers = vec![recovery];
     }
