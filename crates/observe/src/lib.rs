@@ -64,6 +64,7 @@ pub use capabilities::capabilities;
 pub use error::ObserveError;
 pub use group::{Group, WatchTarget};
 pub use listening::{ServerProcess, listening_addresses, server_on_port};
+pub use network::FailedConnections;
 pub use observer::Observer;
 pub use time_wait::TimeWaitSockets;
 pub use window::{Observation, ObservedWindow};

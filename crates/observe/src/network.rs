@@ -109,6 +109,24 @@ impl NetworkReader {
     }
 }
 
+/// Connections that the programs of a network namespace could not open, since the namespace began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailedConnections {
+    /// TCP connections that were refused or timed out (`AttemptFails` of `/proc/net/snmp`).
+    pub refused: u64,
+    /// Packets to addresses without a route, among them the first of TCP connections and DNS questions (`OutNoRoutes`).
+    pub unrouted: u64,
+}
+
+impl FailedConnections {
+    /// Those of the calling thread's network namespace.
+    pub fn here() -> FailedConnections {
+        let text = std::fs::read("/proc/thread-self/net/snmp").unwrap_or_default();
+        let count = |protocol, counter| parse_protocol_counter(&text, protocol, counter).unwrap_or(0);
+        FailedConnections { refused: count("Tcp", "AttemptFails"), unrouted: count("Ip", "OutNoRoutes") }
+    }
+}
+
 /// Maximum entries of the table of tracked connections, which all network namespaces share.
 pub fn conntrack_limit() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max")

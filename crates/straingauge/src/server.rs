@@ -13,7 +13,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
 pub use life::ServerLife;
-use observe::ObserveError;
+use observe::{FailedConnections, ObserveError};
 use output::ServerOutput;
 use record::leftovers::is_descendant;
 use record::{Doubt, DoubtKind, PathPlan};
@@ -74,6 +74,15 @@ pub struct RunningServer {
     /// this machine`.
     pub path: String,
 }
+
+/// Connections that a server could not open from a network namespace of its own.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error(
+    "in its own network namespace the server reaches nothing outside it ({} connections refused, {} packets without a \
+     route): --isolate never runs it in this machine's",
+    .0.refused, .0.unrouted
+)]
+pub struct Unreached(pub FailedConnections);
 
 impl RunningServer {
     /// Starts the server, waits until it accepts connections, and moves the calling thread to the client's namespace.
@@ -155,11 +164,27 @@ impl RunningServer {
             Err(error) => server.note_no_guardian(&error),
         }
         server.note_what_the_path_lacks();
-        server.test_path(stop)?;
-        server.wait_until_it_listens(plan, stop)?;
-        server.choose_path(plan)?;
-        server.wait_until_it_accepts(plan, stop)?;
-        Ok(server)
+        match server.come_up(plan, stop) {
+            Ok(()) => Ok(server),
+            Err(error) => Err(match server.unreached() {
+                Some(unreached) => error.context(unreached),
+                None => error,
+            }),
+        }
+    }
+
+    fn come_up(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
+        self.test_path(stop)?;
+        self.wait_until_it_listens(plan, stop)?;
+        self.choose_path(plan)?;
+        self.wait_until_it_accepts(plan, stop)
+    }
+
+    /// What the server could not connect to from a network namespace of its own, if there was something.
+    pub fn unreached(&self) -> Option<Unreached> {
+        let pair = self.pair.as_ref()?;
+        let failed = pair.server_namespace().run_inside(|| Ok(FailedConnections::here())).ok()?;
+        (failed != FailedConnections::default()).then_some(Unreached(failed))
     }
 
     /// Tests the path with pings and a train of packets before it is used; deviations become doubts.

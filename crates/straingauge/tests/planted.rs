@@ -392,3 +392,58 @@ fn a_backend_unreachable_from_the_namespace_gets_a_hint_at_the_option() {
         ]);
     }
 }
+
+#[test]
+fn a_server_that_needs_a_program_of_this_machine_starts_in_its_namespace() {
+    skip_unless!(crate::rig::is_root(), "needs root, to give the server a network namespace");
+    skip_unless!(program("python3").is_some(), "python3 is not installed (apt-get install python3)");
+    let needed = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    let listener = needed.try_clone().expect("a listener can be shared");
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let needed = needed.local_addr().expect("a bound listener has an address").port();
+    let dir = open_dir();
+    let script = dir.path().join("needy.py");
+    let text = r#"
+import http.server, socket, sys
+when, port, needed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def need():
+    socket.create_connection(("127.0.0.1", needed)).close()
+class Needy(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        try:
+            need()
+        except OSError:
+            if when != "seldom":
+                self.close_connection = True
+                return
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *words):
+        pass
+if when == "at-start":
+    need()
+http.server.ThreadingHTTPServer(("127.0.0.1", port), Needy).serve_forever()
+"#;
+    std::fs::write(&script, text).expect("the folder is writable");
+    let command = |name: &str, when: &str, options: &[&str]| {
+        let port = free_port();
+        let mut command = straingauge([name, &format!("http://127.0.0.1:{port}/"), "--sweep", "connections"]);
+        command.args(["--max-connections", "1", "--json"]).args(SHORT).args(options).current_dir(dir.path());
+        command.args(["--", "python3"]).arg(&script).args([when, &port.to_string(), &needed.to_string()]);
+        run(&mut command)
+    };
+    for when in ["at-start", "per-request"] {
+        let said = command("find", when, &[]);
+        assert!(said.err.contains("it starts again in this machine's"), "{when}: {}", said.err);
+        let path = said.exits_with(0).json()["record"]["server_facts"]["path"].clone();
+        assert_eq!(path, "loopback of this machine", "{when}");
+        command("find", when, &["--isolate", "always"])
+            .exits_with(1)
+            .complains_of(&["connections refused", "--isolate never"]);
+    }
+    let said = command("find", "seldom", &[]);
+    let doubts = said.exits_with(0).json()["record"]["doubts"].to_string();
+    assert!(doubts.contains("connections refused"), "{doubts}");
+}

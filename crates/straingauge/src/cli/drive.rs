@@ -41,6 +41,9 @@ pub struct DriveArgs {
 pub struct ServerOptions {
     /// Run client and server in separate network namespaces, connected by veth [default: {isolate}]
     ///
+    /// With `auto`, `find` starts a server again in this machine's namespace if its first request fails because the
+    /// server itself reaches nothing outside its own (a database on this machine, say).
+    ///
     /// With --server-with, `always` fails if a client shares the server's network stack, or if the server gets no
     /// control group.
     #[arg(long, value_enum)]

@@ -13,10 +13,11 @@ use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
 use crate::server::distance::Distance;
-use crate::server::{ALWAYS, RunningServer, ServerPlan};
+use crate::server::{ALWAYS, RunningServer, ServerPlan, Unreached};
 use crate::signals::Stop;
 use crate::url::{Target, without_password};
 use anyhow::{Result, anyhow, bail};
+use load::ProbeResponse;
 use observe::profile::{PointSampler, PointSampling};
 use observe::slow_down::SlowDown;
 use observe::{Group, Observer};
@@ -91,7 +92,8 @@ impl Session {
         let server = if run.command().is_empty() {
             None
         } else {
-            Some(start_server(run, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?)
+            let asked = kind.is_sweep().then_some(&plan);
+            Some(start_server(run, path_plan, asked, &mut progress, &client_cpus, &server_cpus, &stop)?)
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
@@ -170,20 +172,30 @@ impl Session {
     }
 
     /// A possible cause of this status in a network namespace of the server's own.
-    pub fn why_isolated(&self, status: u16) -> Option<&'static str> {
-        if !self.server.as_ref().is_some_and(RunningServer::is_isolated) {
-            return None;
-        }
-        match &self.plan.protocol {
-            Protocol::Redis(_) if status == redis_error(b"DENIED") => Some(
+    pub fn why_isolated(&self, status: u16) -> Option<String> {
+        let server = self.server.as_ref().filter(|server| server.is_isolated())?;
+        if matches!(&self.plan.protocol, Protocol::Redis(_)) && status == redis_error(b"DENIED") {
+            return Some(
                 "in its own network namespace, its clients come from another address: start redis-server with \
-                 --protected-mode no",
-            ),
-            protocol if protocol.has_status_codes() && matches!(status, 502..=504) => {
-                Some("it runs in its own network namespace, from which it reaches no backend: pass --isolate never")
-            }
-            _ => None,
+                 --protected-mode no"
+                    .into(),
+            );
         }
+        server.unreached().map(|unreached| unreached.to_string())
+    }
+
+    /// Sends one request, so that a wrong URL is not reported as a slow server.
+    pub fn probe(&mut self) -> Result<ProbeResponse> {
+        load::probe(&self.plan, Duration::from_nanos(self.plan.timeout_ns)).map_err(|error| {
+            let error = match self.server_end_reason() {
+                Some(how) => anyhow!("the server {how}, when it got its first request"),
+                None => error.into(),
+            };
+            match self.server.as_ref().and_then(RunningServer::unreached) {
+                Some(unreached) => error.context(unreached),
+                None => error,
+            }
+        })
     }
 
     /// A process in the server's separate network namespace, if it has one, or why layers cannot be sampled.
@@ -329,9 +341,11 @@ enum Isolation {
     Demanded(&'static str),
 }
 
+/// `asked`: a load whose first request shows whether the server works in its own network namespace.
 fn start_server(
     run: &RunOptions,
     path: Option<PathPlan>,
+    asked: Option<&LoadPlan>,
     progress: &mut Progress,
     client_cpus: &[usize],
     server_cpus: &[usize],
@@ -371,6 +385,20 @@ fn start_server(
                 RunningServer::start(&server_plan, stop)?
             }
         },
+        (started, Isolation::IfPossible) => match apart(started, asked)? {
+            Ok(server) => server,
+            Err(Unreached(failed)) => {
+                progress.say(&format!(
+                    "{} needs what is outside a network namespace of its own ({} connections refused, {} packets \
+                     without a route): it starts again in this machine's",
+                    run.command()[0],
+                    failed.refused,
+                    failed.unrouted
+                ));
+                server_plan.is_isolated = false;
+                RunningServer::start(&server_plan, stop)?
+            }
+        },
         (started, _) => started?,
     };
     progress.say(&format!(
@@ -385,6 +413,28 @@ fn start_server(
         progress.say(&format!("path self-test: {tested}"));
     }
     Ok(server)
+}
+
+/// The started server, or why it does not work in its own network namespace: it ended, or answers its first request
+/// with an error, and connections of its own failed there. If it answers well, such connections raise a doubt.
+fn apart(started: Result<RunningServer>, asked: Option<&LoadPlan>) -> Result<Result<RunningServer, Unreached>> {
+    let mut server = match started {
+        Ok(server) => server,
+        Err(error) => return error.downcast_ref::<Unreached>().copied().map(Err).ok_or(error),
+    };
+    let Some(plan) = asked else { return Ok(Ok(server)) };
+    let plan = LoadPlan { addresses: vec![server.address], ..plan.clone() };
+    let answer = load::probe(&plan, Duration::from_nanos(plan.timeout_ns));
+    let is_good = answer.is_ok_and(|answer| answer.error.is_none() && answer.status < 400);
+    match server.unreached() {
+        Some(unreached) if !is_good => Ok(Err(unreached)),
+        Some(unreached) if unreached.0.refused > 0 => {
+            let how = "pass it if the server needs a program of this machine that it did not find";
+            server.doubts.push(DoubtKind::NotWatched.note(unreached.to_string(), how));
+            Ok(Ok(server))
+        }
+        _ => Ok(Ok(server)),
+    }
 }
 
 fn observe_here(

@@ -277,7 +277,7 @@ impl<'a> Search<'a> {
                 session.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
                 session.doubts.push(shift::seen_from_the_server());
             }
-            None => check_answer(&session, drive.output.any_status)?,
+            None => check_answer(&mut session, drive.output.any_status)?,
         }
         match plan.purpose {
             Purpose::Zones(when) => session.profile_layers(drive.target.port, when)?,
@@ -594,17 +594,15 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
     }
 }
 
-/// Sends one request before the search, so that a wrong URL is not reported as a slow server.
-fn check_answer(session: &Session, any_status: bool) -> Result<()> {
-    let answer =
-        load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;
+fn check_answer(session: &mut Session, any_status: bool) -> Result<()> {
+    let answer = session.probe()?;
     if any_status {
         return Ok(());
     }
     match answer.status {
         status if !session.plan.protocol.has_status_codes() => match answer.error {
             Some(error) => {
-                let why = session.why_isolated(status).unwrap_or("check the request");
+                let why = session.why_isolated(status).unwrap_or_else(|| "check the request".into());
                 bail!("the server answers '{error}': {why}, or pass --any-status")
             }
             None if (200..400).contains(&status) => Ok(()),
@@ -616,7 +614,7 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
             bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }
         status if !(200..400).contains(&status) => {
-            let why = session.why_isolated(status).unwrap_or("check the path");
+            let why = session.why_isolated(status).unwrap_or_else(|| "check the path".into());
             bail!(
                 "the server answers {} with status {status}: {why}, or pass --any-status",
                 session.plan.targets[0].path
