@@ -1,7 +1,7 @@
 //! The functions at which one layer of the network stack calls another: a reviewed table (`data/boundaries.txt`),
 //! which complements the rule of [`layers`](crate::layers), for measuring layers without sampling.
 
-use crate::layers::Layer;
+use crate::layers::{Layer, parse_sections};
 use std::sync::LazyLock;
 
 const TABLE: &str = include_str!("../data/boundaries.txt");
@@ -28,50 +28,31 @@ pub fn built_in() -> &'static [Boundary] {
     &BUILT_IN
 }
 
-/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space. A
-/// required name ends with `!`, and a substitute for another is `name(other)`. `#` begins a comment. A name may
-/// appear only once. The error is the faulty line.
+/// Parses a table with the sections `[Layer]` and `[Layer: packets]`. A required name ends with `!`, and a substitute
+/// for another is `name(other)`. A name may appear only once.
 fn parse(text: &str) -> Result<Vec<Boundary>, String> {
-    let mut found: Vec<Boundary> = Vec::new();
-    let mut section = None;
-    for line in text.lines() {
-        let error = || line.to_string();
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if let Some(title) = line.strip_prefix('[') {
-            let title = title.strip_suffix(']').ok_or_else(error)?;
-            let (word, part) = title.split_once(':').unwrap_or((title, ""));
-            let is_packets = match part.trim() {
-                "" => false,
-                "packets" => true,
-                _ => return Err(error()),
-            };
-            section = Some((Layer::from_word(word.trim()).ok_or_else(error)?, is_packets));
-            continue;
-        }
-        for word in line.split_whitespace() {
-            let (layer, is_packets) = section.ok_or_else(error)?;
-            let is_known = |name: &str| found.iter().any(|known| known.function == name);
-            let (name, instead_of) = match word.split_once('(') {
-                Some((name, other)) => {
-                    (name, Some(other.strip_suffix(')').filter(|other| is_known(other)).ok_or_else(error)?.to_string()))
-                }
-                None => (word, None),
-            };
-            let function = name.strip_suffix('!').unwrap_or(name);
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-            if function.is_empty() || !function.bytes().all(is_name) || is_known(function) {
-                return Err(error());
-            }
-            found.push(Boundary {
-                function: function.into(),
-                layer,
-                is_packets,
-                is_needed: name.ends_with('!'),
-                instead_of,
-            });
-        }
-    }
-    Ok(found)
+    let begin_section = |_: &mut Vec<Boundary>, title: &str| {
+        let (word, part) = title.split_once(':').unwrap_or((title, ""));
+        let is_packets = part.trim() == "packets";
+        (is_packets || part.trim().is_empty()).then_some((Layer::from_word(word.trim())?, is_packets))
+    };
+    let add_word = |found: &mut Vec<Boundary>, (layer, is_packets), word: &str| {
+        let is_known = |name: &str| found.iter().any(|known| known.function == name);
+        let (name, other) = word.split_once('(').map_or((word, None), |(name, other)| (name, Some(other)));
+        let instead_of = other.map(|other| other.strip_suffix(')').filter(|other| is_known(other)));
+        let function = name.strip_suffix('!').unwrap_or(name);
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let is_right = !function.is_empty() && function.bytes().all(is_name) && !is_known(function);
+        found.push(Boundary {
+            function: function.into(),
+            layer,
+            is_packets,
+            is_needed: name.ends_with('!'),
+            instead_of: instead_of.flatten().map(String::from),
+        });
+        is_right && instead_of != Some(None)
+    };
+    parse_sections(text, begin_section, add_word)
 }
 
 #[cfg(test)]

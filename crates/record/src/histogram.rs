@@ -35,18 +35,17 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    pub(crate) fn encode(latency: &Latency) -> Result<Self, LogError> {
-        Ok(Encoded { v2: latency.to_base64()?, clamped: latency.clamped() })
-    }
-
     pub(crate) fn decoded(&self) -> Result<Latency, LogError> {
-        Latency::from_base64(&self.v2, self.clamped)
+        Ok(Latency { clamped: self.clamped, ..decode_payload(&self.v2)? })
     }
 }
 
 impl Serialize for Latency {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Encoded::encode(self).map_err(S::Error::custom)?.serialize(serializer)
+        let mut raw = Vec::new();
+        let encoded = V2DeflateSerializer::new().serialize(&self.histogram, &mut raw);
+        encoded.map_err(|error| S::Error::custom(encode(error)))?;
+        Encoded { v2: BASE64_STANDARD.encode(&raw), clamped: self.clamped }.serialize(serializer)
     }
 }
 
@@ -97,21 +96,6 @@ impl Latency {
         self.clamped = self.clamped.saturating_add(other.clamped);
     }
 
-    /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as in an `.hlog`.
-    pub fn to_base64(&self) -> Result<String, LogError> {
-        let mut raw = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.histogram, &mut raw).map_err(encode)?;
-        Ok(BASE64_STANDARD.encode(&raw))
-    }
-
-    /// Reads the result of [`to_base64`](Self::to_base64). `clamped`: the number of values above the range. Any text
-    /// is safe.
-    pub fn from_base64(encoded: &str, clamped: u64) -> Result<Latency, LogError> {
-        let mut latency = decode_payload(encoded)?;
-        latency.clamped = clamped;
-        Ok(latency)
-    }
-
     /// The number of values.
     pub fn len(&self) -> u64 {
         self.histogram.len()
@@ -140,11 +124,6 @@ impl Latency {
     /// The largest value in nanoseconds; `None` when empty.
     pub fn max_ns(&self) -> Option<u64> {
         if self.is_empty() { None } else { Some(self.histogram.max()) }
-    }
-
-    /// The smallest value in nanoseconds; `None` when empty.
-    pub fn min_ns(&self) -> Option<u64> {
-        if self.is_empty() { None } else { Some(self.histogram.min()) }
     }
 
     /// Number of values of at most `nanos`.
@@ -227,6 +206,7 @@ fn decode(error: impl std::fmt::Debug) -> LogError {
     LogError::Decode(format!("{error:?}"))
 }
 
+/// Any text is safe.
 fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     if encoded.len() > MAX_BYTES {
         return Err(LogError::TooLarge(encoded.len()));
@@ -337,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_header_cannot_reserve_memory_or_overflow_numbers() {
-        let of = |claimed: u32, counts: &[u8]| Latency::from_base64(&made(claimed, counts), 0);
+        let of = |claimed: u32, counts: &[u8]| decode_payload(&made(claimed, counts));
         // One value of 5 ns after five zeros, and one of 7 ns after another zero.
         assert_eq!(of(4, &[9, 2, 1, 2]).unwrap().len(), 2);
         assert!(of(u32::MAX, &[9, 2]).unwrap_err().to_string().contains("announces 4294967295 bytes"));
@@ -351,7 +331,7 @@ mod tests {
 
     #[test]
     fn garbage_is_refused_with_a_reason() {
-        assert!(Latency::from_base64("AAAA", 0).is_err());
+        assert!(decode_payload("AAAA").is_err());
         assert!(read_log(b"not a log").is_err());
         assert!(read_log(b"Tag=a,0.0,1.0,1.0,AAAA\n").is_err());
     }

@@ -91,36 +91,25 @@ impl LayerRule {
         &BUILT_IN
     }
 
-    /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by
-    /// names and prefixes (`tcp_*`) separated by white space. `#` begins a comment. A name may appear only once. The
-    /// error is the faulty line.
+    /// Parses a table with the sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, whose words
+    /// are names and prefixes (`tcp_*`). A name may appear only once.
     fn parse(text: &str) -> Result<LayerRule, String> {
-        let mut rule = LayerRule::default();
-        let mut section: Option<(usize, bool)> = None;
-        for line in text.lines() {
-            let error = || line.to_string();
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if let Some(title) = line.strip_prefix('[') {
-                let (entry, is_modules) = title.strip_suffix(']').and_then(parse_title).ok_or_else(error)?;
-                rule.sections.push(entry);
-                section = Some((rule.sections.len() - 1, is_modules));
-                continue;
-            }
-            for word in line.split_whitespace() {
-                let (entry, is_modules) = section.ok_or_else(error)?;
-                let bare = bare_name(word);
-                let (table, name) = match bare.strip_suffix('*') {
-                    _ if is_modules => (&mut rule.modules, word),
-                    Some(prefix) => (&mut rule.prefixes, prefix),
-                    None => (&mut rule.exact, bare),
-                };
-                if name.is_empty() || name.contains('*') || table.insert(name.to_string(), entry).is_some() {
-                    return Err(error());
-                }
-                rule.longest_prefix = rule.longest_prefix.max(name.len());
-            }
-        }
-        Ok(rule)
+        let begin_section = |rule: &mut LayerRule, title: &str| {
+            let (entry, is_modules) = parse_title(title)?;
+            rule.sections.push(entry);
+            Some((rule.sections.len() - 1, is_modules))
+        };
+        let add_word = |rule: &mut LayerRule, (entry, is_modules), word: &str| {
+            let bare = bare_name(word);
+            let (table, name) = match bare.strip_suffix('*') {
+                _ if is_modules => (&mut rule.modules, word),
+                Some(prefix) => (&mut rule.prefixes, prefix),
+                None => (&mut rule.exact, bare),
+            };
+            rule.longest_prefix = rule.longest_prefix.max(name.len());
+            !name.is_empty() && !name.contains('*') && table.insert(name.to_string(), entry).is_none()
+        };
+        parse_sections(text, begin_section, add_word)
     }
 
     /// The role of `function` in the loadable `module` (`None` for built-in code).
@@ -160,6 +149,33 @@ impl LayerRule {
     fn as_role(&self, entry: usize) -> Role<'_> {
         self.sections[entry].as_ref().map_or(Role::Helper, Role::Names)
     }
+}
+
+/// Parses a table of sections `[title]`, each followed by words separated by white space; `#` begins a comment.
+/// `begin_section` returns what belongs to a title, and `add_word` whether a word of that section is right. The error
+/// is the faulty line.
+pub(crate) fn parse_sections<T: Default, S: Copy>(
+    text: &str,
+    begin_section: impl Fn(&mut T, &str) -> Option<S>,
+    add_word: impl Fn(&mut T, S, &str) -> bool,
+) -> Result<T, String> {
+    let (mut table, mut section) = (T::default(), None);
+    for line in text.lines() {
+        let bare = line.split('#').next().unwrap_or_default().trim();
+        let is_right = match bare.strip_prefix('[') {
+            Some(rest) => {
+                section = rest.strip_suffix(']').and_then(|title| begin_section(&mut table, title));
+                section.is_some()
+            }
+            None => {
+                bare.split_whitespace().all(|word| section.is_some_and(|section| add_word(&mut table, section, word)))
+            }
+        };
+        if !is_right {
+            return Err(line.to_string());
+        }
+    }
+    Ok(table)
 }
 
 fn parse_title(title: &str) -> Option<(Option<Row>, bool)> {

@@ -1,8 +1,7 @@
 use crate::adds_up;
-use crate::histogram::{Encoded, LogError};
+use crate::histogram::Encoded;
 use crate::{Latency, Outcomes, Slowest};
 use serde::de::Error as _;
-use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -146,9 +145,7 @@ tagged! {
 
 impl Serialize for LoadTimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let pairs: Result<Vec<_>, LogError> =
-            self.tagged().into_iter().map(|(tag, latency)| Ok((tag, Encoded::encode(latency)?))).collect();
-        pairs.map_err(S::Error::custom)?.serialize(serializer)
+        serializer.collect_seq(self.tagged())
     }
 }
 

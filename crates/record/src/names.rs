@@ -2,21 +2,45 @@
 //!
 //! `response` times count from the intended send, `service` times from the actual send (see the crate documentation).
 
+use crate::layers::Layer;
 use crate::watch::Counter;
 use std::sync::LazyLock;
 
 macro_rules! names {
-    ($($(#[doc = $doc:literal])+ $constant:ident = $name:literal, $unit:literal;)+) => {
+    ($all:ident: $($(#[doc = $doc:literal])+ $constant:ident = $name:literal, $unit:literal;)+) => {
         $($(#[doc = $doc])+ pub const $constant: &str = $name;)+
 
-        const NAMED: &[(&str, &str, &str)] = &[$(($name, $unit, concat!($($doc),+))),+];
+        const $all: &[(&str, &str, &str)] = &[$(($name, $unit, concat!($($doc),+))),+];
+    };
+}
+
+/// The names of a layer's figures per request and per packet, the layer, its word in names, and where it is, also in
+/// detail.
+macro_rules! of_layers {
+    ($($request:ident, $packet:ident, $layer:expr, $word:literal, $place:literal, $detail:literal;)+) => {
+        $(
+            #[doc = concat!("CPU time per request ", $place, $detail, ", sampled.")]
+            pub const $request: &str = concat!("layer.", $word, "_us_per_request");
+            #[doc = concat!("CPU time ", $place, " per packet that the server sent, sampled.")]
+            pub const $packet: &str = concat!("layer.", $word, "_us_per_packet_sent");
+        )+
+
+        const PER_REQUEST: &[(&str, &str, &str)] =
+            &[$(($request, "us", concat!(" CPU time per request ", $place, $detail, ", sampled."))),+];
+        const PER_PACKET: &[(&str, &str, &str)] =
+            &[$(($packet, "us", concat!(" CPU time ", $place, " per packet that the server sent, sampled."))),+];
+
+        /// For each layer (`None` = unattributed): the names of its figures per request and per packet sent, and its
+        /// word in other names.
+        pub(crate) const OF_LAYERS: &[(Option<Layer>, &str, &str, &str)] = &[$(($layer, $request, $packet, $word)),+];
     };
 }
 
 /// All known figures: name, unit, meaning. Those of the watch's counters are declared with the counters.
 pub static ALL: LazyLock<Vec<(&str, &str, &str)>> = LazyLock::new(|| {
     let of_counter = |counter: Counter| Some((counter.declaration().figure?, "1/s", counter.declaration().help));
-    NAMED.iter().copied().chain(Counter::ALL.into_iter().filter_map(of_counter)).collect()
+    let named = [BEFORE_LAYERS, PER_REQUEST, PER_PACKET, AFTER_LAYERS].concat();
+    named.into_iter().chain(Counter::ALL.into_iter().filter_map(of_counter)).collect()
 });
 
 /// The unit of a figure; empty if the name is not known.
@@ -42,6 +66,7 @@ pub const CENSORED: &[(&str, f64)] = &[
 ];
 
 names! {
+    BEFORE_LAYERS:
     /// Complete responses per second of the window.
     THROUGHPUT = "client.throughput_per_sec", "1/s";
     /// Complete responses with status 2xx or 3xx per second of the window.
@@ -256,40 +281,25 @@ names! {
     SERVER_SOFTIRQ_CONCENTRATION = "server.softirq_concentration_ratio", "ratio";
     /// Busy share of the least busy CPU that the server may use.
     SERVER_IDLEST_CPU_BUSY = "server.idlest_cpu_busy_ratio", "ratio";
-    /// CPU time per request in user mode, sampled.
-    LAYER_USER = "layer.user_us_per_request", "us";
-    /// CPU time per request in system calls above the transport protocol (entry, socket layer, event notification,
-    /// files), sampled.
-    LAYER_SYSTEM_CALL = "layer.system_call_us_per_request", "us";
-    /// CPU time per request in TCP, sampled.
-    LAYER_TCP = "layer.tcp_us_per_request", "us";
-    /// CPU time per request in IP, sampled.
-    LAYER_IP = "layer.ip_us_per_request", "us";
-    /// CPU time per request in the device-independent part of the link layer, sampled.
-    LAYER_ETHERNET = "layer.ethernet_us_per_request", "us";
-    /// CPU time per request in drivers of network interfaces, sampled.
-    LAYER_DRIVER = "layer.driver_us_per_request", "us";
-    /// CPU time per request in the rest of the kernel (scheduler, interrupts, page faults), sampled.
-    LAYER_OTHER = "layer.other_us_per_request", "us";
-    /// CPU time per request in kernel functions that are assigned to no layer, sampled.
-    LAYER_UNATTRIBUTED = "layer.unattributed_us_per_request", "us";
+}
 
-    /// CPU time in user mode per packet that the server sent, sampled.
-    PACKET_USER = "layer.user_us_per_packet_sent", "us";
-    /// CPU time in system calls above the transport protocol per packet that the server sent, sampled.
-    PACKET_SYSTEM_CALL = "layer.system_call_us_per_packet_sent", "us";
-    /// CPU time in TCP per packet that the server sent, sampled.
-    PACKET_TCP = "layer.tcp_us_per_packet_sent", "us";
-    /// CPU time in IP per packet that the server sent, sampled.
-    PACKET_IP = "layer.ip_us_per_packet_sent", "us";
-    /// CPU time in the device-independent part of the link layer per packet that the server sent, sampled.
-    PACKET_ETHERNET = "layer.ethernet_us_per_packet_sent", "us";
-    /// CPU time in drivers of network interfaces per packet that the server sent, sampled.
-    PACKET_DRIVER = "layer.driver_us_per_packet_sent", "us";
-    /// CPU time in the rest of the kernel per packet that the server sent, sampled.
-    PACKET_OTHER = "layer.other_us_per_packet_sent", "us";
-    /// CPU time in kernel functions that are assigned to no layer per packet that the server sent, sampled.
-    PACKET_UNATTRIBUTED = "layer.unattributed_us_per_packet_sent", "us";
+of_layers! {
+    LAYER_USER, PACKET_USER, Some(Layer::User), "user", "in user mode", "";
+    LAYER_SYSTEM_CALL, PACKET_SYSTEM_CALL, Some(Layer::SystemCall), "system_call",
+        "in system calls above the transport protocol", " (entry, socket layer, event notification, files)";
+    LAYER_TCP, PACKET_TCP, Some(Layer::Tcp), "tcp", "in TCP", "";
+    LAYER_IP, PACKET_IP, Some(Layer::Ip), "ip", "in IP", "";
+    LAYER_ETHERNET, PACKET_ETHERNET, Some(Layer::Ethernet), "ethernet",
+        "in the device-independent part of the link layer", "";
+    LAYER_DRIVER, PACKET_DRIVER, Some(Layer::Driver), "driver", "in drivers of network interfaces", "";
+    LAYER_OTHER, PACKET_OTHER, Some(Layer::Other), "other", "in the rest of the kernel",
+        " (scheduler, interrupts, page faults)";
+    LAYER_UNATTRIBUTED, PACKET_UNATTRIBUTED, None, "unattributed",
+        "in kernel functions that are assigned to no layer", "";
+}
+
+names! {
+    AFTER_LAYERS:
     /// Packets that the port's connections sent in the window, counted at the interface.
     PACKETS_SENT = "layer.packets_sent", "count";
     /// Packets that the port's connections received in the window, counted at the interface.

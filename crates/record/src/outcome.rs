@@ -110,23 +110,25 @@ impl Outcomes {
         self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)
     }
 
+    fn by_error(&self) -> [(&'static str, u64); 10] {
+        [
+            ("refused", self.refused),
+            ("reset", self.reset),
+            ("timed out", self.timed_out),
+            ("connect timed out", self.connect_timed_out),
+            ("truncated body", self.truncated),
+            ("closed before a response", self.closed_early),
+            ("malformed response", self.malformed),
+            ("no local port or descriptor", self.local_limit),
+            ("TLS failed", self.tls_failed),
+            ("other network error", self.other_error),
+        ]
+    }
+
     /// Requests without a complete response, except those in flight at the end.
     pub fn errors(&self) -> u64 {
         // Counts may come from an untrusted file: they saturate instead of overflowing.
-        [
-            self.refused,
-            self.reset,
-            self.timed_out,
-            self.connect_timed_out,
-            self.truncated,
-            self.closed_early,
-            self.malformed,
-            self.local_limit,
-            self.tls_failed,
-            self.other_error,
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
+        self.by_error().into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
     /// Complete responses of any status.
@@ -147,22 +149,8 @@ impl Outcomes {
 
     /// The failures that occurred, as (words, count), without `sent`, `ok` and the connection counts.
     pub fn failures(&self) -> Vec<(&'static str, u64)> {
-        [
-            ("error status or reply", self.non_2xx),
-            ("refused", self.refused),
-            ("reset", self.reset),
-            ("timed out", self.timed_out),
-            ("connect timed out", self.connect_timed_out),
-            ("truncated body", self.truncated),
-            ("closed before a response", self.closed_early),
-            ("malformed response", self.malformed),
-            ("no local port or descriptor", self.local_limit),
-            ("TLS failed", self.tls_failed),
-            ("other network error", self.other_error),
-        ]
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .collect()
+        let replies = ("error status or reply", self.non_2xx);
+        std::iter::once(replies).chain(self.by_error()).filter(|(_, count)| *count > 0).collect()
     }
 }
 

@@ -17,10 +17,12 @@ pub const SCHEMA: u32 = 1;
 
 crate::worded! {
     /// Part of a run to which a point belongs.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Sweep {
         /// A single point of `load`.
+        #[default]
         Single = "single",
         /// Closed loop over connections.
         Connections = "closed loop",
@@ -39,7 +41,7 @@ crate::worded! {
 }
 
 /// One measured load point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Point {
     /// Version of the format of `point.json`.
     pub schema: u32,
@@ -118,29 +120,7 @@ pub struct FunctionCost {
 impl Point {
     /// An empty point of this sweep and load.
     pub fn new(sweep: Sweep, repeat: u32, connections: u64, pace: Pace) -> Point {
-        Point {
-            schema: SCHEMA,
-            index: 0,
-            sweep,
-            repeat,
-            axis: None,
-            connections,
-            pace,
-            seed: None,
-            started_unix_ms: 0,
-            warmup_ns: 0,
-            duration_ns: 0,
-            outcomes: Outcomes::default(),
-            error_statuses: BTreeMap::new(),
-            slowest: Vec::new(),
-            figures: Figures::default(),
-            connection_states: BTreeMap::new(),
-            workload: WorkloadResult::default(),
-            functions: Vec::new(),
-            watched: None,
-            account: None,
-            doubts: Vec::new(),
-        }
+        Point { schema: SCHEMA, sweep, repeat, connections, pace, ..Point::default() }
     }
 
     /// The offered rate of an open-loop point, requests per second.

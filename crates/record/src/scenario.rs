@@ -27,10 +27,11 @@ pub enum Arrival {
 }
 
 /// Rule for the time of the next request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {
     /// Closed loop: each connection sends as soon as its response is complete.
+    #[default]
     Closed,
     /// Open loop: requests are sent by a schedule that does not wait for responses.
     Open {
@@ -60,7 +61,7 @@ pub struct RequestTarget {
 }
 
 /// Plan of a load point: all that the engine needs. The command line has validated it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadPlan {
     /// Addresses of the server, tried in order; at least one. Names are resolved before the plan is made.
     pub addresses: Vec<SocketAddr>,
@@ -127,26 +128,13 @@ impl LoadPlan {
             host: address.to_string(),
             method: "GET".into(),
             targets: vec![RequestTarget { path: "/".into() }],
-            headers: Vec::new(),
-            traceparent: false,
-            body: Vec::new(),
-            pace: Pace::Closed,
             connections: 1,
-            requests_per_connection: 0,
             threads: 1,
-            cpus: Vec::new(),
-            warmup_ns: 0,
             duration_ns: 100_000_000,
             timeout_ns: 5_000_000_000,
             connect_timeout_ns: 5_000_000_000,
-            connect_rate_per_sec: 0.0,
-            source_addresses: Vec::new(),
             seed: 1,
-            precise: false,
-            workload: Workload::default(),
-            clients: ClientPlan::default(),
-            protocol: Protocol::Http,
-            share: Share::WHOLE,
+            ..LoadPlan::default()
         }
     }
 

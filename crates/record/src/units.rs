@@ -35,8 +35,14 @@ const SIZE_EXAMPLE: &str = "512, 64KiB or 10MB";
 const BANDWIDTH_EXAMPLE: &str = "100Mbit, 1Gbit or 64kbit (bits per second)";
 const DURATION_EXAMPLE: &str = "500ms, 2s or 1m";
 
-/// Splits `1.5KiB` into `1.5` and `KiB`; the number must be finite and not negative.
-fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, String), UnitError> {
+/// Parses `1.5KiB`: 1.5 times the factor of `KiB`. The number must be finite and not negative. `factor` gets the unit,
+/// and whether the number is zero, which needs none.
+fn parse(
+    text: &str,
+    kind: &'static str,
+    example: &'static str,
+    factor: impl FnOnce(&str, bool) -> Option<f64>,
+) -> Result<f64, UnitError> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let digits: String = trimmed[..end].chars().filter(|c| *c != '_').collect();
@@ -44,7 +50,7 @@ fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, 
     if !number.is_finite() {
         return Err(too_large(text, kind));
     }
-    Ok((number, trimmed[end..].trim().to_string()))
+    Ok(number * factor(trimmed[end..].trim(), number == 0.0).ok_or_else(|| wrong(text, kind, example))?)
 }
 
 fn whole(number: f64, text: &str, kind: &'static str) -> Result<u64, UnitError> {
@@ -70,67 +76,51 @@ fn too_large(text: &str, kind: &'static str) -> UnitError {
 
 /// Parses a count such as `1000`, `10k`, `1.5M`. Fractional results (`0.5`) are refused.
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
-    let (number, unit) = split(text, "count", COUNT_EXAMPLE)?;
-    let wrong = || wrong(text, "count", COUNT_EXAMPLE);
-    let scaled = number * si_factor(&unit).ok_or_else(wrong)?;
+    let scaled = parse(text, "count", COUNT_EXAMPLE, |unit, _| si_factor(unit))?;
     let count = whole(scaled, text, "count")?;
-    if (scaled - scaled.round()).abs() > 1e-6 { Err(wrong()) } else { Ok(count) }
+    if (scaled - scaled.round()).abs() > 1e-6 { Err(wrong(text, "count", COUNT_EXAMPLE)) } else { Ok(count) }
 }
 
 /// Parses a rate per second such as `250`, `10k`, `0.5`, with or without `/s`.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
-    let bare = text.trim().trim_end_matches("/s");
-    let (number, unit) = split(bare, "rate", COUNT_EXAMPLE)?;
-    let factor = si_factor(&unit).ok_or_else(|| wrong(text, "rate", COUNT_EXAMPLE))?;
-    Ok(number * factor)
+    parse(text, "rate", COUNT_EXAMPLE, |unit, _| si_factor(unit.trim_end_matches("/s").trim_end()))
 }
 
 /// Parses a size in bytes such as `512`, `64KiB`, `10MB`, `1k`.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
-    let (number, unit) = split(text, "size", SIZE_EXAMPLE)?;
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kb" => 1e3,
-        "m" | "mb" => 1e6,
-        "g" | "gb" => 1e9,
-        "kib" => 1024.0,
-        "mib" => 1024.0 * 1024.0,
-        "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(wrong(text, "size", SIZE_EXAMPLE)),
+    let factor = |unit: &str, _| match unit.to_ascii_lowercase().as_str() {
+        "kib" => Some(1024.0),
+        "mib" => Some(1024.0 * 1024.0),
+        "gib" => Some(1024.0 * 1024.0 * 1024.0),
+        unit => si_factor(unit.strip_suffix('b').unwrap_or(unit)),
     };
-    whole(number * factor, text, "size")
+    whole(parse(text, "size", SIZE_EXAMPLE, factor)?, text, "size")
 }
 
 /// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`. The unit is required, because a
 /// bare number could mean bytes.
 pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
-    let (number, unit) = split(text, "bandwidth", BANDWIDTH_EXAMPLE)?;
     // A capital B usually means bytes, so it is refused.
-    let factor = match unit.trim_end_matches("/s") {
-        "bit" | "bps" => 1.0,
-        "kbit" | "Kbit" | "kbps" | "Kbps" => 1e3,
-        "Mbit" | "mbit" | "Mbps" | "mbps" => 1e6,
-        "Gbit" | "gbit" | "Gbps" | "gbps" => 1e9,
-        "" if number == 0.0 => 1.0,
-        _ => return Err(wrong(text, "bandwidth", BANDWIDTH_EXAMPLE)),
+    let factor = |unit: &str, is_zero| {
+        let unit = unit.trim_end_matches("/s");
+        let prefix = unit.strip_suffix("bit").or(unit.strip_suffix("bps"));
+        if is_zero && unit.is_empty() { Some(1.0) } else { si_factor(prefix?) }
     };
-    whole(number * factor, text, "bandwidth")
+    whole(parse(text, "bandwidth", BANDWIDTH_EXAMPLE, factor)?, text, "bandwidth")
 }
 
 /// Parses a duration such as `500ms`, `2s`, `1m`; the unit is required. At most 365 days.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let (number, unit) = split(text, "duration", DURATION_EXAMPLE)?;
-    let factor_s = match unit.as_str() {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ if number == 0.0 && unit.is_empty() => 1.0,
-        _ => return Err(wrong(text, "duration", DURATION_EXAMPLE)),
-    };
-    let seconds = number * factor_s;
+    let seconds = parse(text, "duration", DURATION_EXAMPLE, |unit, is_zero| match unit {
+        "ns" => Some(1e-9),
+        "us" | "µs" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        "" if is_zero => Some(1.0),
+        _ => None,
+    })?;
     if seconds > 365.0 * 86400.0 {
         return Err(too_large(text, "duration"));
     }

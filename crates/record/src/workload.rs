@@ -3,6 +3,7 @@
 
 use crate::figure::{Figure, Origin};
 use crate::histogram::Latency;
+use crate::sum::Summand;
 use serde::{Deserialize, Serialize};
 
 /// Maximum targets kept with a run: a mix or a list may have millions, and a record must stay small.
@@ -266,25 +267,11 @@ pub struct ReplayResult {
 impl ReplayResult {
     /// Adds another machine's results for its part of the same log.
     pub fn add(&mut self, other: &ReplayResult) {
-        for (mine, theirs) in [
-            (&mut self.lines, other.lines),
-            (&mut self.rejected, other.rejected),
-            (&mut self.went_back, other.went_back),
-            (&mut self.clamped, other.clamped),
-            (&mut self.unsendable, other.unsendable),
-            (&mut self.requests, other.requests),
-            (&mut self.clients, other.clients),
-            (&mut self.sessions, other.sessions),
-            (&mut self.evicted, other.evicted),
-            (&mut self.expected_bytes, other.expected_bytes),
-            (&mut self.got_bytes, other.got_bytes),
-            (&mut self.sizes_equal, other.sizes_equal),
-            (&mut self.sizes_different, other.sizes_different),
-            (&mut self.statuses_equal, other.statuses_equal),
-            (&mut self.statuses_different, other.statuses_different),
-        ] {
-            *mine = mine.saturating_add(theirs);
+        macro_rules! add {
+            ($($field:ident)+) => { $(self.$field.add(&other.$field);)+ };
         }
+        add!(lines rejected went_back clamped unsendable requests clients sessions evicted);
+        add!(expected_bytes got_bytes sizes_equal sizes_different statuses_equal statuses_different);
         self.is_whole &= other.is_whole;
         self.rounds = self.rounds.max(other.rounds);
         self.back_max_ns = self.back_max_ns.max(other.back_max_ns);

@@ -1,31 +1,19 @@
 use super::Profile;
 use crate::layers::Layer;
+use crate::names::OF_LAYERS;
 use crate::point::FunctionCost;
 use crate::{Figure, Figures, Origin, names};
 
 /// With fewer samples of the server, a division by layer is meaningless.
 const LEAST_SAMPLES: u64 = 20;
 
-/// For each layer (`None` = unattributed): the names of its figures per request and per packet sent, and its word in
-/// other names.
-const FIGURES: [(Option<Layer>, &str, &str, &str); 8] = [
-    (Some(Layer::User), names::LAYER_USER, names::PACKET_USER, "user"),
-    (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL, names::PACKET_SYSTEM_CALL, "system_call"),
-    (Some(Layer::Tcp), names::LAYER_TCP, names::PACKET_TCP, "tcp"),
-    (Some(Layer::Ip), names::LAYER_IP, names::PACKET_IP, "ip"),
-    (Some(Layer::Ethernet), names::LAYER_ETHERNET, names::PACKET_ETHERNET, "ethernet"),
-    (Some(Layer::Driver), names::LAYER_DRIVER, names::PACKET_DRIVER, "driver"),
-    (Some(Layer::Other), names::LAYER_OTHER, names::PACKET_OTHER, "other"),
-    (None, names::LAYER_UNATTRIBUTED, names::PACKET_UNATTRIBUTED, "unattributed"),
-];
-
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below the
     /// resolution; it is 0, so that the sum is right.
     pub fn point_figures(&self, requests: u64) -> Figures {
         let mut figures = Figures::default();
-        for (layer, name, ..) in FIGURES {
-            figures.set(name, self.cost_of(layer, requests, "no request was completed"));
+        for (layer, name, ..) in OF_LAYERS {
+            figures.set(name, self.cost_of(*layer, requests, "no request was completed"));
         }
         figures
     }
@@ -52,8 +40,8 @@ impl Profile {
     pub fn packet_figures(&self) -> Figures {
         let sent = self.packets.packets[1];
         let mut figures = Figures::default();
-        for (layer, _, name, _) in FIGURES {
-            figures.set(name, self.cost_of(layer, sent, "no packet was sent"));
+        for (layer, _, name, _) in OF_LAYERS {
+            figures.set(name, self.cost_of(*layer, sent, "no packet was sent"));
         }
         self.event_figures(&mut figures);
         for (name, count) in [
@@ -77,8 +65,8 @@ impl Profile {
                 continue;
             }
             let mut stack = 0.0;
-            for (layer, _, _, word) in FIGURES {
-                let row = self.layer(layer).and_then(|row| row.events_per_packet.get(&event.event));
+            for (layer, _, _, word) in OF_LAYERS {
+                let row = self.layer(*layer).and_then(|row| row.events_per_packet.get(&event.event));
                 let per_packet = row.map_or(0.0, |estimate| estimate.value) * to_sent;
                 if layer.is_some_and(Layer::is_stack) {
                     stack += per_packet;
@@ -122,7 +110,7 @@ impl Profile {
     /// All figures of [`point_figures`](Self::point_figures), missing for this reason.
     pub fn no_figures(why: &str) -> Figures {
         let mut figures = Figures::default();
-        FIGURES.iter().for_each(|(_, name, ..)| figures.not_measured(name, why));
+        OF_LAYERS.iter().for_each(|(_, name, ..)| figures.not_measured(name, why));
         figures
     }
 
@@ -130,7 +118,7 @@ impl Profile {
     pub fn no_packet_figures(why: &str) -> Figures {
         let counts = [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT, names::PAYLOAD_SENT];
         let mut figures = Figures::default();
-        FIGURES.iter().map(|(_, _, name, _)| *name).chain(counts).for_each(|name| figures.not_measured(name, why));
+        OF_LAYERS.iter().map(|(_, _, name, _)| *name).chain(counts).for_each(|name| figures.not_measured(name, why));
         figures
     }
 }
