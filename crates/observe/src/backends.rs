@@ -65,7 +65,7 @@ fn inodes_elsewhere(sought: &OtherSockets) -> Vec<u64> {
                 found.extend(is_it.then_some(socket.inode));
             }),
             OtherSockets::Connections(ends) => reader.read_elsewhere(0, Scope::Elsewhere, |one| {
-                let is_one = !one.is_listener && ends.contains(&(canonical(one.local), canonical(one.remote)));
+                let is_one = !one.is_listener() && ends.contains(&(canonical(one.local), canonical(one.remote)));
                 found.extend(is_one.then_some(one.inode));
             }),
         };

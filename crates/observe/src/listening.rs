@@ -5,7 +5,7 @@ use crate::error::ObserveError;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
 use crate::processes::{all_pids, living_thread, read_stat};
-use crate::sock_diag::{Listener, Scope};
+use crate::sock_diag::{Scope, TcpSocket};
 use record::PlainText;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -58,11 +58,11 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
 /// or only from this machine.
 pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<SocketAddr>, ObserveError> {
     let addresses: BTreeSet<SocketAddr> =
-        listeners(port, netns_pid)?.into_iter().map(|listener| listener.address).collect();
+        listeners(port, netns_pid)?.into_iter().map(|listener| listener.local).collect();
     Ok(addresses.into_iter().collect())
 }
 
-fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, ObserveError> {
+fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<TcpSocket>, ObserveError> {
     let sockets = PortReader::open(netns_pid, port)?.read(port, Scope::Listeners);
     sockets.map(|sockets| sockets.listeners).map_err(|source| ObserveError::Sockets { port, source })
 }

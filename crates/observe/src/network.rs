@@ -6,37 +6,54 @@
 
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
-    ConntrackCounts, InterfaceCounts, parse_conntrack, parse_net_bytes, parse_net_dev, parse_protocol_counter,
-    parse_softnet_drops, parse_softnet_squeezes,
+    parse_conntrack, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
+    parse_softnet_squeezes,
 };
 use crate::processes::living_thread;
-use record::PlainText;
+use record::machine::line;
+use record::{PlainText, names};
 use std::collections::BTreeMap;
+
+/// Figures that are the rates of counters, with the counter's protocol and name in `snmp` or `netstat`.
+const PROTOCOL_COUNTERS: [(&str, &str, &str); 7] = [
+    (names::TCP_IN, "Tcp", "InSegs"),
+    (names::TCP_OUT, "Tcp", "OutSegs"),
+    (names::TCP_RETRANSMITS, "Tcp", "RetransSegs"),
+    (names::TCP_RESETS_OUT, "Tcp", "OutRsts"),
+    (names::TCP_LISTEN_OVERFLOWS, "TcpExt", "ListenOverflows"),
+    (names::TCP_LISTEN_DROPS, "TcpExt", "ListenDrops"),
+    (names::TIME_WAIT_OVERFLOWS, "TcpExt", "TCPTimeWaitOverflow"),
+];
+
+/// Such figures with counters in other files.
+const OTHER_COUNTERS: [&str; 5] = [
+    names::NET_PACKETS_IN,
+    names::NET_PACKETS_OUT,
+    names::NET_BACKLOG_DROPS,
+    names::NET_CONNTRACK_DROPS,
+    names::NET_SQUEEZES,
+];
+
+/// The figures that are rates of [`NetworkReading::counts`].
+pub fn rates() -> impl Iterator<Item = &'static str> {
+    PROTOCOL_COUNTERS.iter().map(|(figure, ..)| *figure).chain(OTHER_COUNTERS)
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkReading {
-    /// `Tcp: InSegs`.
-    pub segments_in: Option<u64>,
-    /// `Tcp: OutSegs`.
-    pub segments_out: Option<u64>,
-    /// `Tcp: RetransSegs`.
-    pub retransmits: Option<u64>,
-    /// `Tcp: OutRsts`.
-    pub resets_out: Option<u64>,
-    /// `TcpExt: ListenOverflows`.
-    pub listen_overflows: Option<u64>,
-    /// `TcpExt: ListenDrops`.
-    pub listen_drops: Option<u64>,
-    pub packets: Option<InterfaceCounts>,
-    /// Packets dropped by the backlog queues of all CPUs.
-    pub backlog_drops: Option<u64>,
-    /// Times that receive processing stopped with packets left, on all CPUs.
-    pub squeezes: Option<u64>,
-    pub conntrack: Option<ConntrackCounts>,
-    /// `TcpExt: TCPTimeWaitOverflow`.
-    pub time_wait_overflows: Option<u64>,
+    /// Counters by the figure that is their rate; those that the kernel does not show are absent.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Tracked connections, of all CPUs.
+    pub tracked: Option<u64>,
     /// Devices with known speed.
     pub links: Vec<NetworkDevice>,
+}
+
+impl NetworkReading {
+    /// How much a counter has grown since an earlier reading.
+    pub fn grown(&self, earlier: &Self, figure: &str) -> Option<u64> {
+        Some(self.counts.get(figure)?.saturating_sub(*earlier.counts.get(figure)?))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,21 +95,25 @@ impl NetworkReader {
 
     pub fn read(&mut self) -> NetworkReading {
         let mut reading = NetworkReading::default();
-        if let Some(text) = read(&self.snmp, &mut self.buffer) {
-            let tcp = |counter| parse_protocol_counter(text, "Tcp", counter);
-            reading.segments_in = tcp("InSegs");
-            reading.segments_out = tcp("OutSegs");
-            reading.retransmits = tcp("RetransSegs");
-            reading.resets_out = tcp("OutRsts");
+        let mut count = |figure, number: Option<u64>| reading.counts.extend(number.map(|number| (figure, number)));
+        for (file, of) in [(&self.snmp, "Tcp"), (&self.netstat, "TcpExt")] {
+            let Some(text) = read(file, &mut self.buffer) else { continue };
+            for (figure, protocol, name) in PROTOCOL_COUNTERS.iter().filter(|(_, protocol, _)| *protocol == of) {
+                count(figure, parse_protocol_counter(text, protocol, name));
+            }
         }
-        if let Some(text) = read(&self.netstat, &mut self.buffer) {
-            let extended = |counter| parse_protocol_counter(text, "TcpExt", counter);
-            reading.listen_overflows = extended("ListenOverflows");
-            reading.listen_drops = extended("ListenDrops");
-            reading.time_wait_overflows = extended("TCPTimeWaitOverflow");
+        if let Some(text) = read(&self.softnet, &mut self.buffer) {
+            count(names::NET_BACKLOG_DROPS, parse_softnet_drops(text));
+            count(names::NET_SQUEEZES, parse_softnet_squeezes(text));
+        }
+        if let Some((entries, drops)) = read(&self.conntrack, &mut self.buffer).and_then(parse_conntrack) {
+            count(names::NET_CONNTRACK_DROPS, Some(drops));
+            reading.tracked = Some(entries);
         }
         if let Some(text) = read(&self.dev, &mut self.buffer) {
-            reading.packets = parse_net_dev(text);
+            let (received, sent) = parse_net_dev(text).unzip();
+            count(names::NET_PACKETS_IN, received);
+            count(names::NET_PACKETS_OUT, sent);
             if !self.speeds.is_empty() {
                 let link = |(name, received, sent): (String, u64, u64)| {
                     let speed = *self.speeds.get(&name)?;
@@ -100,10 +121,6 @@ impl NetworkReader {
                 };
                 reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
             }
-        }
-        reading.conntrack = read(&self.conntrack, &mut self.buffer).and_then(parse_conntrack);
-        if let Some(text) = read(&self.softnet, &mut self.buffer) {
-            (reading.backlog_drops, reading.squeezes) = (parse_softnet_drops(text), parse_softnet_squeezes(text));
         }
         reading
     }
@@ -129,12 +146,7 @@ impl FailedConnections {
 
 /// Maximum entries of the table of tracked connections, which all network namespaces share.
 pub fn conntrack_limit() -> Option<u64> {
-    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-        .filter(|most| *most > 0)
+    line("/proc/sys/net/netfilter/nf_conntrack_max")?.parse().ok().filter(|most| *most > 0)
 }
 
 /// Speeds of physical devices. `/sys/class/net` shows only those of the caller's namespace, and the 10 Gbit/s of a

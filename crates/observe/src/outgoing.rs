@@ -75,7 +75,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
     let mut reader = PortReader::open(Some(*first), port).ok()?;
     let read =
-        reader.read_elsewhere(port, Scope::Elsewhere, |one| match (inodes.contains(&one.inode), one.is_listener) {
+        reader.read_elsewhere(port, Scope::Elsewhere, |one| match (inodes.contains(&one.inode), one.is_listener()) {
             (true, true) => own_ports.extend([one.local.port()]),
             (true, false) => own.push((canonical(one.local), canonical(one.remote))),
             (false, true) => listeners.extend([(one.local.port(), one.inode)]),

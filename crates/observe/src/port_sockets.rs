@@ -2,8 +2,8 @@
 
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
-use crate::proc_text::{TcpLine, parse_tcp_line};
-use crate::sock_diag::{DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN, TcpSocket, UnixSocket};
+use crate::proc_text::parse_tcp_line;
+use crate::sock_diag::{DiagSocket, ESTABLISHED, PortSockets, Scope, TcpSocket, UnixSocket};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 
@@ -55,11 +55,10 @@ impl PortReader {
             PortReader::Diag(diag) => diag.read_elsewhere(port, scope, each),
             PortReader::Text(files) => files.iter_mut().try_for_each(|file| {
                 file.rewind()?;
-                each_line(file, |line| {
-                    let is_listener = line.state == TCP_LISTEN;
-                    let is_wanted = is_listener || scope == Scope::Elsewhere && line.state == ESTABLISHED;
-                    if is_wanted && line.local.port() != port {
-                        each(TcpSocket { is_listener, inode: line.inode, local: line.local, remote: line.remote });
+                each_line(file, |one| {
+                    let is_wanted = one.is_listener() || scope == Scope::Elsewhere && one.state == ESTABLISHED;
+                    if is_wanted && one.local.port() != port {
+                        each(one);
                     }
                 })
             }),
@@ -92,20 +91,12 @@ impl PortReader {
 pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) -> io::Result<()> {
     each_line(file, |socket| {
         if socket.local.port() == port {
-            let listener = Listener {
-                address: socket.local,
-                inode: socket.inode,
-                uid: socket.uid,
-                queue: socket.receive_queue,
-                queue_limit: 0,
-                drops: 0,
-            };
-            sockets.add(socket.state, listener);
+            sockets.add(socket);
         }
     })
 }
 
-fn each_line(file: &mut impl BufRead, mut each: impl FnMut(TcpLine)) -> io::Result<()> {
+fn each_line(file: &mut impl BufRead, mut each: impl FnMut(TcpSocket)) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -141,7 +132,7 @@ mod tests {
             .expect("once in a hundred times nothing interferes");
         assert_eq!(by_diag.by_state[1], 5);
         let (diag, text) = (by_diag.listeners[0], by_text.listeners[0]);
-        assert_eq!((diag.address, diag.inode, diag.uid, diag.queue), (text.address, text.inode, text.uid, text.queue));
+        assert_eq!(TcpSocket { queue_limit: 0, ..diag }, text);
     }
 
     #[test]
@@ -159,17 +150,15 @@ mod tests {
         let text = PortReader::Text(["tcp", "tcp6"].map(open).into());
         for mut reader in [PortReader::open(None, served_at.port()).unwrap(), text] {
             let mut found = std::collections::BTreeSet::new();
-            let keep = |connection| {
-                found.insert(connection);
-            };
+            let keep = |one: TcpSocket| found.extend([(one.inode, one.is_listener(), one.local, one.remote)]);
             reader.read_elsewhere(served_at.port(), Scope::Elsewhere, keep).unwrap();
             for (stream, remote) in to_other.iter().map(|stream| (stream, other_at)).chain([(&to_served, served_at)]) {
                 let (inode, local) = (inode_of(stream), stream.local_addr().unwrap());
-                let wanted = TcpSocket { is_listener: false, inode, local, remote };
+                let wanted = (inode, false, local, remote);
                 assert!(found.contains(&wanted), "{}: {wanted:?} in {found:?}", reader.method());
             }
-            assert!(found.iter().all(|one| one.inode != inode_of(&accepted)), "the port's own: {found:?}");
-            assert!(found.iter().any(|one| one.is_listener && one.local == other_at), "{found:?}");
+            assert!(found.iter().all(|one| one.0 != inode_of(&accepted)), "the port's own: {found:?}");
+            assert!(found.iter().any(|one| one.1 && one.2 == other_at), "{found:?}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! The crate procfs is not used: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups'
 //! `cpu.stat`, panics on a truncated `stat`, and reads all fields although a few are needed every few milliseconds.
 
+use crate::sock_diag::TcpSocket;
 use record::PlainText;
 use std::net::{IpAddr, SocketAddr};
 
@@ -179,15 +180,6 @@ pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Opt
     words(names).zip(words(values)).find(|(name, _)| *name == counter.as_bytes()).and_then(|(_, value)| number(value))
 }
 
-/// Packets counted by the interfaces of a namespace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InterfaceCounts {
-    /// Received packets.
-    pub received: u64,
-    /// Sent packets.
-    pub sent: u64,
-}
-
 /// Bytes received and sent by each interface in `/proc/net/dev`, at most 64 of them. Names are untrusted text.
 pub fn parse_net_bytes(text: &[u8]) -> Vec<(String, u64, u64)> {
     let of_line = |(name, numbers): (&[u8], Vec<u64>)| match numbers[..] {
@@ -208,18 +200,10 @@ fn interfaces(text: &[u8]) -> impl Iterator<Item = (&[u8], Vec<u64>)> {
     })
 }
 
-/// Sums the packets of all interfaces in `/proc/net/dev`, including the loopback device.
-pub fn parse_net_dev(text: &[u8]) -> Option<InterfaceCounts> {
-    let mut sum = InterfaceCounts::default();
-    let mut count = 0;
-    for (_, numbers) in interfaces(text) {
-        if let [_, received, _, _, _, _, _, _, _, sent, ..] = numbers[..] {
-            sum.received = sum.received.saturating_add(received);
-            sum.sent = sum.sent.saturating_add(sent);
-            count += 1;
-        }
-    }
-    (count > 0).then_some(sum)
+/// Packets received and sent by all interfaces in `/proc/net/dev`, including the loopback device.
+pub fn parse_net_dev(text: &[u8]) -> Option<(u64, u64)> {
+    let of_one = |(_, numbers): (&[u8], Vec<u64>)| Some((*numbers.get(1)?, *numbers.get(9)?));
+    interfaces(text).filter_map(of_one).reduce(|sum, one| (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1)))
 }
 
 /// Packets dropped by the backlog queues of all CPUs: the second column of `/proc/net/softnet_stat`, hexadecimal.
@@ -232,21 +216,12 @@ pub fn parse_softnet_squeezes(text: &[u8]) -> Option<u64> {
     sum_of_column(text, 2)
 }
 
-/// Counts of connection tracking.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ConntrackCounts {
-    /// Tracked connections.
-    pub entries: u64,
-    /// Packets dropped because the table was full or an entry was removed early.
-    pub drops: u64,
-}
-
-/// The columns `entries` and `drop` of `/proc/net/stat/nf_conntrack`, with one line per CPU. `entries` counts those of
-/// all CPUs.
-pub fn parse_conntrack(text: &[u8]) -> Option<ConntrackCounts> {
+/// The columns `entries` and `drop` of `/proc/net/stat/nf_conntrack`, with one line per CPU: tracked connections (of
+/// all CPUs), and packets dropped because the table was full or an entry was removed early.
+pub fn parse_conntrack(text: &[u8]) -> Option<(u64, u64)> {
     let mut rows = lines(text);
     let drops = words(rows.next()?).position(|word| word == b"drop")?;
-    Some(ConntrackCounts { entries: sum_of_column(rows.next()?, 0)?, drops: sum_of_column(text, drops)? })
+    Some((sum_of_column(rows.next()?, 0)?, sum_of_column(text, drops)?))
 }
 
 /// The sum of a column of hexadecimal numbers; lines without a number there are skipped.
@@ -379,38 +354,24 @@ pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
         .and_then(number)
 }
 
-/// The fields read from a line of `/proc/net/tcp` or `tcp6`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpLine {
-    /// Local address and port.
-    pub local: SocketAddr,
-    /// Remote address and port.
-    pub remote: SocketAddr,
-    /// State number (include/net/tcp_states.h).
-    pub state: u8,
-    /// Bytes not yet read; for a listener, connections not yet accepted.
-    pub receive_queue: u32,
-    /// User id of the owner.
-    pub uid: u32,
-    /// Inode; 0 for a socket in TIME_WAIT.
-    pub inode: u64,
-}
-
-/// Parses a line of `/proc/net/tcp` or `tcp6`; `None` for the heading and anything else.
-pub fn parse_tcp_line(line: &[u8]) -> Option<TcpLine> {
+/// Parses a line of `/proc/net/tcp` or `tcp6`, which has neither limits of queues nor drops; `None` for the heading and
+/// anything else.
+pub fn parse_tcp_line(line: &[u8]) -> Option<TcpSocket> {
     let fields: Vec<&[u8]> = words(line).take(10).collect();
     let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
     let end = |index: usize| {
         let (address, port) = text(index)?.rsplit_once(':')?;
         Some(SocketAddr::new(parse_hex_address(address)?, u16::from_str_radix(port, 16).ok()?))
     };
-    Some(TcpLine {
+    Some(TcpSocket {
         local: end(1)?,
         remote: end(2)?,
         state: u8::from_str_radix(text(3)?, 16).ok()?,
-        receive_queue: u32::from_str_radix(text(4)?.split_once(':')?.1, 16).ok()?,
+        queue: u32::from_str_radix(text(4)?.split_once(':')?.1, 16).ok()?,
         uid: text(7)?.parse().ok()?,
         inode: text(9)?.parse().ok()?,
+        queue_limit: 0,
+        drops: 0,
     })
 }
 

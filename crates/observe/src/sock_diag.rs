@@ -32,7 +32,7 @@ pub(crate) const ESTABLISHED: u8 = 1;
 pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
 const MESSAGE_BYTES: usize = 72;
-pub(crate) const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 16;
 /// Buffer for a datagram; the kernel fills at most 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum listeners; one per CPU and address is usual (SO_REUSEPORT).
@@ -59,34 +59,32 @@ pub const STATES: [&str; 12] = [
     "closing",
 ];
 
-/// A listening socket.
+/// A connection or a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listener {
-    /// The bound address.
-    pub address: SocketAddr,
-    /// Inode, as in `/proc/PID/fd`.
+pub struct TcpSocket {
+    /// State number (include/net/tcp_states.h).
+    pub state: u8,
+    /// The local address.
+    pub local: SocketAddr,
+    /// The remote address.
+    pub remote: SocketAddr,
+    /// Inode, as in `/proc/PID/fd`; 0 for a socket that no process has.
     pub inode: u64,
     /// User id of the owner.
     pub uid: u32,
-    /// Number of connections that wait to be accepted.
+    /// Bytes not yet read; for a listener, connections not yet accepted.
     pub queue: u32,
-    /// Limit of `queue`: the smaller of listen()'s argument and net.core.somaxconn.
+    /// Limit of a listener's `queue`: the smaller of listen()'s argument and net.core.somaxconn; 0 if unknown.
     pub queue_limit: u32,
     /// Connections and SYNs dropped because a queue was full, since the socket listens; wraps.
     pub drops: u32,
 }
 
-/// An established connection, or a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TcpSocket {
+impl TcpSocket {
     /// Whether it is a listener, which has no other end.
-    pub is_listener: bool,
-    /// Inode, as in `/proc/PID/fd`.
-    pub inode: u64,
-    /// The local address.
-    pub local: SocketAddr,
-    /// The remote address.
-    pub remote: SocketAddr,
+    pub fn is_listener(&self) -> bool {
+        self.state == TCP_LISTEN
+    }
 }
 
 /// The sockets of a port. Not a snapshot: with many connections, the walk takes milliseconds.
@@ -97,7 +95,7 @@ pub struct PortSockets {
     /// Number of established sockets with bytes that the server has not read.
     pub unread: u64,
     /// The listeners among them.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<TcpSocket>,
     /// Sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
     /// [`MAX_TIMERS`].
     pub timers: Vec<TimerSocket>,
@@ -126,22 +124,22 @@ impl PortSockets {
     /// A socket whose local address matches no listener belongs to a client that happens to use the same port number,
     /// so it is skipped. Without a listener all are counted, because they cannot be distinguished. Returns whether
     /// the socket belongs to the port.
-    pub(crate) fn add(&mut self, state: u8, socket: Listener) -> bool {
-        let index = match usize::from(state) {
+    pub(crate) fn add(&mut self, socket: TcpSocket) -> bool {
+        let index = match usize::from(socket.state) {
             12 => 3,
             known if known < STATES.len() => known,
             _ => 0,
         };
-        if state == TCP_LISTEN {
+        if socket.is_listener() {
             if self.listeners.len() < MAX_LISTENERS {
                 self.listeners.push(socket);
             }
         } else if !self.listeners.is_empty()
-            && !self.listeners.iter().any(|listener| serves(listener.address.ip(), socket.address.ip()))
+            && !self.listeners.iter().any(|listener| serves(listener.local.ip(), socket.local.ip()))
         {
             return false;
         }
-        self.unread += u64::from(state == ESTABLISHED && socket.queue > 0);
+        self.unread += u64::from(socket.state == ESTABLISHED && socket.queue > 0);
         self.by_state[index] += 1;
         true
     }
@@ -180,24 +178,18 @@ pub struct DiagSocket {
     sequence: u32,
 }
 
-/// A socket for queries, in the network namespace of the calling thread.
-pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    // The kernel answers at once; the timeout matters only if a datagram is lost.
-    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
-    Ok(socket)
-}
-
 impl DiagSocket {
     /// Opens the socket; no privilege is needed.
     pub fn connect() -> io::Result<Self> {
         record::fault::step()?;
-        let socket = socket()?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        // The kernel answers at once; the timeout matters only if a datagram is lost.
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
         Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
@@ -217,21 +209,14 @@ impl DiagSocket {
     pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(TcpSocket)) -> io::Result<()> {
         self.ask(|sequence| request(port, scope, sequence), &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
-                if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
-                    each(TcpSocket {
-                        is_listener: body[1] == TCP_LISTEN,
-                        inode: u64::from(u32_at(body, 68)),
-                        local: SocketAddr::new(address(body, 8), u16::from_be_bytes([body[4], body[5]])),
-                        remote: SocketAddr::new(address(body, 24), u16::from_be_bytes([body[6], body[7]])),
-                    });
-                }
+                tcp_socket(body).into_iter().filter(|socket| socket.local.port() != port).for_each(&mut each);
             })
         })
     }
 
     /// Passes every datagram of the answer to `read`, with its sequence number and the time at which the kernel
     /// filled it.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
         read: &mut impl FnMut(&[u8], u32, u64) -> io::Result<DumpProgress>,
@@ -310,7 +295,7 @@ pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) 
 }
 
 /// Calls `each` with the body of every socket's message. Skips messages with another sequence number (a late answer).
-fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<DumpProgress> {
+pub(crate) fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<DumpProgress> {
     for message in messages(datagram) {
         let Message { kind, sequence: of, body } = message?;
         if of != sequence {
@@ -352,7 +337,7 @@ impl Message<'_> {
     }
 }
 
-pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
+fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         if rest.len() < HEADER_BYTES {
@@ -371,30 +356,33 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Messa
     })
 }
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_ne_bytes(word)
 }
 
+fn tcp_socket(message: &[u8]) -> Option<TcpSocket> {
+    let attributes = message.get(MESSAGE_BYTES..)?;
+    let end = |address_at, port_at: usize| {
+        SocketAddr::new(address(message, address_at), u16::from_be_bytes([message[port_at], message[port_at + 1]]))
+    };
+    Some(TcpSocket {
+        state: message[1],
+        local: end(8, 4),
+        remote: end(24, 6),
+        queue: u32_at(message, 56),
+        queue_limit: u32_at(message, 60),
+        uid: u32_at(message, 64),
+        inode: u64::from(u32_at(message, 68)),
+        drops: drops(attributes),
+    })
+}
+
 fn add_socket(message: &[u8], sockets: &mut PortSockets) {
-    if message.len() < MESSAGE_BYTES {
-        return;
-    }
-    let port = u16::from_be_bytes([message[4], message[5]]);
-    let is_counted = sockets.add(
-        message[1],
-        Listener {
-            address: SocketAddr::new(address(message, 8), port),
-            queue: u32_at(message, 56),
-            queue_limit: u32_at(message, 60),
-            uid: u32_at(message, 64),
-            inode: u64::from(u32_at(message, 68)),
-            drops: drops(&message[MESSAGE_BYTES..]),
-        },
-    );
-    if is_counted && message[2] == REDUCED_TO_TIMER {
-        sockets.timers_in_fin_wait_2 += u64::from(message[1] == FIN_WAIT_2);
+    let Some(socket) = tcp_socket(message) else { return };
+    if sockets.add(socket) && message[2] == REDUCED_TO_TIMER {
+        sockets.timers_in_fin_wait_2 += u64::from(socket.state == FIN_WAIT_2);
         if sockets.timers.len() < MAX_TIMERS {
             let words = |at: usize| [0, 4, 8, 12].map(|offset| u32_at(message, at + offset));
             sockets.timers.push(TimerSocket {

@@ -1,9 +1,7 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::port_sockets::PortReader;
-use crate::sock_diag::{self, HEADER_BYTES, Message, Scope, messages, request, u32_at};
-use rustix::fd::OwnedFd;
-use rustix::net::{RecvFlags, SendFlags};
+use crate::sock_diag::{DiagSocket, Message, Scope, each_socket, request};
 use std::io;
 
 const TIME_WAIT: u8 = 6;
@@ -16,16 +14,15 @@ const BATCH: usize = 4096;
 pub struct TimeWaitSockets {
     port: u16,
     reader: PortReader,
-    socket: OwnedFd,
+    diag: DiagSocket,
 }
 
 impl TimeWaitSockets {
     /// Opens the counter for a port in the namespace of `pid` (`None`: of the calling thread).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         let reader = PortReader::open(pid, port)?;
-        let socket = in_namespace_of(pid, sock_diag::socket)?
-            .map_err(|source| ObserveError::Sockets { port, source: source.into() })?;
-        Ok(TimeWaitSockets { port, reader, socket })
+        let diag = in_namespace_of(pid, DiagSocket::connect)?;
+        Ok(TimeWaitSockets { port, reader, diag: diag.map_err(|source| ObserveError::Sockets { port, source })? })
     }
 
     /// Current number of sockets.
@@ -63,42 +60,26 @@ impl TimeWaitSockets {
     /// The requests (`struct inet_diag_req_v2`) that name up to a batch of sockets.
     fn list(&mut self) -> io::Result<Vec<[u8; 56]>> {
         let mut found = Vec::new();
-        rustix::net::send(&self.socket, &request(self.port, Scope::TimeWait, 1), SendFlags::empty())?;
-        let mut buffer = vec![0; 64 << 10];
-        let mut is_over = false;
-        while !is_over {
-            let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
-            for message in messages(&buffer[..received]) {
-                let Message { kind, body, .. } = message?;
-                match i32::from(kind) {
-                    libc::NLMSG_DONE | libc::NLMSG_ERROR => is_over = true,
-                    _ if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH => {
-                        let mut one = [0u8; 56];
-                        one[..2].copy_from_slice(&[body[0], libc::IPPROTO_TCP as u8]);
-                        one[4..8].copy_from_slice(&(1u32 << TIME_WAIT).to_ne_bytes());
-                        one[8..].copy_from_slice(&body[4..52]);
-                        found.push(one);
-                    }
-                    _ => {}
+        self.diag.ask(|sequence| request(self.port, Scope::TimeWait, sequence), &mut |datagram, sequence, _| {
+            each_socket(datagram, sequence, |body| {
+                if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH {
+                    let mut one = [0u8; 56];
+                    one[..2].copy_from_slice(&[body[0], libc::IPPROTO_TCP as u8]);
+                    one[4..8].copy_from_slice(&(1u32 << TIME_WAIT).to_ne_bytes());
+                    one[8..].copy_from_slice(&body[4..52]);
+                    found.push(one);
                 }
-            }
-        }
+            })
+        })?;
         Ok(found)
     }
 
     fn end(&mut self, body: &[u8; 56]) -> io::Result<()> {
         record::fault::step()?;
-        let message = Message { kind: SOCK_DESTROY, sequence: 2, body }.bytes(libc::NLM_F_ACK);
-        rustix::net::send(&self.socket, &message, SendFlags::empty())?;
-        let mut buffer = [0; 4096];
-        let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
-        if received < HEADER_BYTES + 4 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent a message that is cut short"));
-        }
-        match u32_at(&buffer[HEADER_BYTES..], 0) as i32 {
-            0 => Ok(()),
-            code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-        }
+        self.diag.ask(
+            |sequence| Message { kind: SOCK_DESTROY, sequence, body }.bytes(libc::NLM_F_ACK),
+            &mut |datagram, sequence, _| each_socket(datagram, sequence, |_| ()),
+        )
     }
 }
 

@@ -4,7 +4,7 @@ mod neighbours;
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
 use crate::limits::MemoryUse;
 use crate::machine::{CpuUse, MachineReading};
-use crate::network::{NetworkDevice, NetworkReading};
+use crate::network::{self, NetworkDevice, NetworkReading};
 use crate::processes::Process;
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
@@ -402,35 +402,24 @@ impl ObservedWindow {
 
     fn network_figures(&self, figures: &mut Figures) {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
-        let mut set = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
-            let counts = of(&self.end.network).zip(of(&self.begin.network));
+        let (begin, end) = (&self.begin.network, &self.end.network);
+        for name in network::rates() {
+            let counts = end.counts.get(name).copied().zip(begin.counts.get(name).copied());
             figures.rate(name, counts, elapsed_s, "the kernel does not show this counter in /proc/net");
-        };
-        set(names::TCP_IN, |net| net.segments_in);
-        set(names::TCP_OUT, |net| net.segments_out);
-        set(names::TCP_RETRANSMITS, |net| net.retransmits);
-        set(names::TCP_RESETS_OUT, |net| net.resets_out);
-        set(names::TCP_LISTEN_OVERFLOWS, |net| net.listen_overflows);
-        set(names::TCP_LISTEN_DROPS, |net| net.listen_drops);
-        set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
-        set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
-        set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
-        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack.map(|counts| counts.drops));
-        set(names::NET_SQUEEZES, |net| net.squeezes);
-        set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
-        let mut before = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
-            if let Some((before, begin)) = of(&self.network_before).zip(of(&self.begin.network)) {
-                let count = begin.saturating_sub(before);
+        }
+        for (name, counter) in [
+            (names::TCP_LISTEN_OVERFLOWS_BEFORE, names::TCP_LISTEN_OVERFLOWS),
+            (names::NET_CONNTRACK_DROPS_BEFORE, names::NET_CONNTRACK_DROPS),
+        ] {
+            if let Some(count) = begin.grown(&self.network_before, counter) {
                 figures.measured(name, count as f64, count, Origin::Counted);
             }
-        };
-        before(names::TCP_LISTEN_OVERFLOWS_BEFORE, |net| net.listen_overflows);
-        before(names::NET_CONNTRACK_DROPS_BEFORE, |net| net.conntrack.map(|counts| counts.drops));
-        let entries = self.end.network.conntrack.map_or(0, |counts| counts.entries);
-        let used = self.end.network.conntrack.and(crate::network::conntrack_limit());
+        }
+        let entries = end.tracked.unwrap_or(0);
+        let used = end.tracked.and(network::conntrack_limit());
         let used = used.map(|most| entries as f64 / most as f64);
         figures.found(names::NET_CONNTRACK_USED, used, (entries, Origin::Counted), "the kernel tracks no connections");
-        let links = self.end.network.links.len() as u64;
+        let links = end.links.len() as u64;
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);
         let Samples { queue_readings: readings, queue_limit, queue_max, .. } = self.samples;

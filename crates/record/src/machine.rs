@@ -111,7 +111,8 @@ impl MachineFacts {
     }
 }
 
-fn line(path: &str) -> Option<String> {
+/// The only line of a file in /proc or /sys, with tabs as spaces; `None` if it is empty or cannot be read.
+pub fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())
 }

@@ -7,36 +7,42 @@ mod network;
 
 use record::machine::Capability;
 
-/// In the order of the report: processes, CPUs, network, kernel instruments, limits.
-pub fn capabilities() -> Vec<Capability> {
-    [
-        kernel::thread_accounts,
-        kernel::foreign_processes,
-        kernel::control_groups,
-        cpu::cpus,
-        cpu::threads_of_a_core,
-        cpu::governor,
-        cpu::clock_source,
-        cpu::steal,
-        cpu::hardware_counters,
-        network::socket_states,
-        network::port_range,
-        network::accept_queue,
-        network::descriptors,
-        kernel::btf,
-        kernel::bpf,
-        kernel::requests,
-        kernel::sampling,
-        kernel::exact_layers,
-    ]
-    .iter()
-    .map(|look| look())
-    .collect()
+/// What is there, or else what is missing and its remedy.
+type Found = Result<String, (String, &'static str)>;
+
+type Look = (&'static str, fn() -> Found);
+
+fn found(is_there: bool, detail: String, remedy: &'static str) -> Found {
+    if is_there { Ok(detail) } else { Err((detail, remedy)) }
 }
 
-fn line(path: &str) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())
+/// In the order of the report: processes, CPUs, network, kernel instruments, limits.
+pub fn capabilities() -> Vec<Capability> {
+    const LOOKS: [Look; 18] = [
+        ("accounts of threads", kernel::thread_accounts),
+        ("processes of other users", kernel::foreign_processes),
+        ("control group for the server", kernel::control_groups),
+        ("two CPUs", cpu::cpus),
+        ("cores not shared by CPUs", cpu::threads_of_a_core),
+        ("steady clock frequency", cpu::governor),
+        ("fast clock", cpu::clock_source),
+        ("stolen CPU time", cpu::steal),
+        ("hardware counters", cpu::hardware_counters),
+        ("connection states", network::socket_states),
+        ("local ports", network::port_range),
+        ("accept queue", network::accept_queue),
+        ("open descriptors", network::descriptors),
+        ("BTF", kernel::btf),
+        ("BPF", kernel::bpf),
+        ("requests of a server", kernel::requests),
+        ("sampling of the kernel", kernel::sampling),
+        ("hooks in kernel functions", kernel::exact_layers),
+    ];
+    let capability = |(name, look): &Look| match look() {
+        Ok(detail) => Capability::there(name, detail),
+        Err((detail, remedy)) => Capability::missing(name, detail.replace('\n', " "), remedy),
+    };
+    LOOKS.iter().map(capability).collect()
 }
 
 #[cfg(test)]

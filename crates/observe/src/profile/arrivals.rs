@@ -3,6 +3,7 @@
 //! cause.
 
 use super::samples::Interrupts;
+use record::machine::line;
 use record::profile::{Arrivals, CpuCheck};
 use record::units::percent;
 use record::{Doubt, DoubtKind};
@@ -14,12 +15,11 @@ const NOTABLE: f64 = 0.005;
 
 /// The arrivals in a window of `sampled_ns` on this many CPUs.
 pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
-    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     Arrivals {
         arrived: interrupts.arrived,
         late: interrupts.late,
         expected: sampled_ns as f64 * cpus as f64 / period_ns.max(1) as f64,
-        limit_hz: limit.ok().and_then(|text| text.trim().parse().ok()),
+        limit_hz: line("/proc/sys/kernel/perf_event_max_sample_rate").and_then(|text| text.parse().ok()),
     }
 }
 

@@ -8,8 +8,9 @@ use crate::listening::roots_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessOrigin, ProcessTable};
-use crate::sock_diag::{Listener, PortSockets, Scope};
-use record::watch::LimitTotals;
+use crate::sock_diag::{PortSockets, Scope, TcpSocket};
+use record::names;
+use record::watch::{ConnectionTotals, LimitTotals};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -46,16 +47,9 @@ pub struct ServerReading {
     pub counters: GroupCounters,
     pub size: GroupSize,
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted at the listener with the fullest queue; `None` if there is no listener.
-    pub accept_queue: Option<u64>,
-    pub accept_queue_limit: Option<u64>,
-    /// Connections dropped since the watch began because an accept queue was full, in the whole namespace.
-    pub listen_overflows: Option<u64>,
-    /// SYNs dropped at listeners since the watch began.
-    pub listen_drops: Option<u64>,
+    /// The accept queue, and drops since the watch began.
+    pub connections: ConnectionTotals,
     pub time_wait_overflows: Option<u64>,
-    /// SYNs dropped at this port's listeners, including overflows; `None` before they could be read.
-    pub port_drops: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +68,7 @@ impl Drops {
     /// A listener also counts segments that it only deferred: with TCP_DEFER_ACCEPT, the last acknowledgement of
     /// every handshake. The namespace's count (`of_all`, read later) has only real drops, including those of other
     /// ports.
-    fn add(&mut self, listeners: &[Listener], of_all: Option<u64>) -> u64 {
+    fn add(&mut self, listeners: &[TcpSocket], of_all: Option<u64>) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
         let mut grown = 0;
         for (inode, drops) in &now {
@@ -158,18 +152,18 @@ impl ServerReader {
     /// [`ServerGroup::add_ended`].
     pub fn read(&mut self, ended_ns: Option<u64>) -> ServerReading {
         let listeners = self.sockets.read(self.port, Scope::Listeners);
-        let (network, before) = (self.network.read(), self.network_at_start.clone());
-        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
-        let mut reading = ServerReading {
-            listen_overflows: since(network.listen_overflows, before.listen_overflows),
-            listen_drops: since(network.listen_drops, before.listen_drops),
-            time_wait_overflows: since(network.time_wait_overflows, before.time_wait_overflows),
-            ..ServerReading::default()
-        };
-        reading.port_drops = self.drops.is_begun.then_some(self.drops.sum);
+        let network = self.network.read();
+        let grown = |counter| network.grown(&self.network_at_start, counter);
+        let mut reading =
+            ServerReading { time_wait_overflows: grown(names::TIME_WAIT_OVERFLOWS), ..ServerReading::default() };
+        let connections = &mut reading.connections;
+        connections.listen_overflows = grown(names::TCP_LISTEN_OVERFLOWS);
+        connections.listen_drops = grown(names::TCP_LISTEN_DROPS);
+        connections.port_drops = self.drops.is_begun.then_some(self.drops.sum);
         if let Ok(sockets) = listeners {
             if self.sockets.knows_drops() {
-                reading.port_drops = Some(self.drops.add(&sockets.listeners, network.listen_drops));
+                let of_all = network.counts.get(names::TCP_LISTEN_DROPS).copied();
+                connections.port_drops = Some(self.drops.add(&sockets.listeners, of_all));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
             // A service manager may start a server for a socket that exists already.
@@ -180,9 +174,9 @@ impl ServerReader {
                 self.group.add_roots(roots);
             }
             if let Some(listener) = fullest(&sockets.listeners) {
-                reading.accept_queue = Some(listener.queue.into());
+                connections.accept_queue = Some(listener.queue.into());
                 // 0 means unknown.
-                reading.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
+                connections.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
             }
         }
         self.read_group(ended_ns);
@@ -227,9 +221,9 @@ impl ServerReader {
 }
 
 /// The listener that will drop connections first: each has a queue with its own limit.
-fn fullest(listeners: &[Listener]) -> Option<&Listener> {
-    let is_fuller = |one: &&Listener, other: &&Listener| {
-        let part_of = |of: &Listener, limit: &Listener| u64::from(of.queue) * u64::from(limit.queue_limit.max(1));
+fn fullest(listeners: &[TcpSocket]) -> Option<&TcpSocket> {
+    let is_fuller = |one: &&TcpSocket, other: &&TcpSocket| {
+        let part_of = |of: &TcpSocket, limit: &TcpSocket| u64::from(of.queue) * u64::from(limit.queue_limit.max(1));
         part_of(one, other).cmp(&part_of(other, one)).then(other.queue_limit.cmp(&one.queue_limit))
     };
     listeners.iter().max_by(is_fuller)
@@ -239,8 +233,9 @@ fn fullest(listeners: &[Listener]) -> Option<&Listener> {
 mod tests {
     use super::*;
 
-    fn listener(queue: u32, queue_limit: u32, drops: u32) -> Listener {
-        Listener { address: ([127, 0, 0, 1], 80).into(), inode: 1, uid: 0, queue, queue_limit, drops }
+    fn listener(queue: u32, queue_limit: u32, drops: u32) -> TcpSocket {
+        let local = ([127, 0, 0, 1], 80).into();
+        TcpSocket { state: 10, local, remote: local, inode: 1, uid: 0, queue, queue_limit, drops }
     }
 
     #[test]

@@ -466,12 +466,8 @@ impl Watcher {
             reconciliation: self.has_programs().then_some(self.states.reconciliation),
             counted: counted.connections,
             connects: self.has_counted.then_some(counted.connects),
-            accept_queue: server.accept_queue,
-            accept_queue_limit: server.accept_queue_limit,
             syn_backlog: self.states.half_open,
-            port_drops: server.port_drops,
-            listen_overflows: server.listen_overflows,
-            listen_drops: server.listen_drops,
+            ..server.connections.clone()
         }
     }
 

@@ -40,7 +40,7 @@ fn sockets_are_counted_until_the_dump_is_done() {
     assert_eq!(read_datagram(&done, 7, &mut sockets).unwrap(), DumpProgress::Complete);
     assert_eq!((sockets.by_state[1], sockets.by_state[3], sockets.by_state[10]), (1, 1, 1));
     let listener = sockets.listeners[0];
-    assert_eq!(listener.address, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(listener.local, "127.0.0.1:8080".parse().unwrap());
     assert_eq!((listener.queue, listener.queue_limit, listener.uid, listener.inode), (3, 511, 33, 4242));
 }
 

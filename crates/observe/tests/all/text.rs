@@ -72,7 +72,7 @@ fn counters_are_found_by_name_instead_of_position() {
 
 #[test]
 fn packets_of_all_interfaces_are_added() {
-    assert_eq!(parse_net_dev(DEV), Some(InterfaceCounts { received: 413 + 12_567, sent: 414 + 9418 }));
+    assert_eq!(parse_net_dev(DEV), Some((413 + 12_567, 414 + 9418)));
     assert_eq!(parse_net_dev(b"no interface here\n"), None);
 }
 
@@ -100,7 +100,7 @@ fn backlog_drops_are_hexadecimal_and_of_all_cpus() {
     assert_eq!(parse_softnet_drops(b""), None);
     assert_eq!(parse_softnet_squeezes(b"000027b3 0000000a 14\n00000001 00000010 1\n"), Some(21));
     let tracked = b"entries  clashres found drop early_drop\n000000ff 0 0 0000000b 1\n000000ff 0 0 00000001 1\n";
-    assert_eq!(parse_conntrack(tracked).map(|counts| (counts.entries, counts.drops)), Some((255, 12)));
+    assert_eq!(parse_conntrack(tracked), Some((255, 12)));
     assert_eq!(parse_conntrack(b"no such column\n1 2 3\n"), None);
 }
 
@@ -140,7 +140,7 @@ fn tcp_lines_of_both_families_are_read() {
                0 0 10 0";
     let line = parse_tcp_line(v4).unwrap();
     assert_eq!(line.local, "127.0.0.1:8080".parse().unwrap());
-    assert_eq!((line.state, line.receive_queue, line.uid, line.inode), (10, 9, 33, 4242));
+    assert_eq!((line.state, line.queue, line.uid, line.inode), (10, 9, 33, 4242));
     let v6 = b"   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 \
                00:00000000 00000000 0 0 7 1";
     assert_eq!(parse_tcp_line(v6).unwrap().local, "[::1]:80".parse().unwrap());
