@@ -24,9 +24,6 @@ fn main() {
     let arch = match arch.as_str() {
         "x86_64" => "x86",
         "aarch64" => "arm64",
-        "riscv64" => "riscv",
-        "powerpc64" => "powerpc",
-        "s390x" => "s390",
         other => other,
     };
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
@@ -86,7 +83,8 @@ fn link(compiled: &Path, object: &Path) -> Result<(), libbpf_rs::Error> {
     linker.link()
 }
 
-/// The structures of an object that consist of integers only, in Rust.
+/// The structures of an object that consist of integers only, in Rust. Those of counts of 64 bits can be added and
+/// subtracted.
 fn structures(btf: &Btf<'_>) -> String {
     let mut text = String::new();
     for structure in btf.type_by_kind::<Struct<'_>>() {
@@ -94,44 +92,60 @@ fn structures(btf: &Btf<'_>) -> String {
             continue;
         };
         let size = structure.size();
+        let of_all = |form: fn(&Field) -> String| fields.iter().map(form).collect::<Vec<_>>();
+        let members = of_all(|(name, kind, _)| format!("pub r#{name}: {kind}")).join(", ");
+        let sizes = of_all(|(_, kind, _)| format!("size_of::<{kind}>()")).join(" + ");
         writeln!(
             text,
-            "#[derive(Debug, Clone, Copy)]\n#[repr(C)]\npub struct {name} {{\n{fields}}}\n\
-             const _: () = assert!(size_of::<{name}>() == {size});\n\
+            "#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]\n#[repr(C)]\n\
+             pub struct {name} {{ {members} }}\n\
+             const _: () = assert!(size_of::<{name}>() == {size} && {sizes} == {size});\n\
+             // SAFETY: repr(C) with integers only, and without padding, as was just checked.\n\
+             unsafe impl crate::bpf::types::Shared for {name} {{}}\n\
              impl Default for {name} {{\n\
              fn default() -> Self {{\n\
              // SAFETY: 0 is a value of all integers.\n\
              unsafe {{ std::mem::zeroed() }}\n}}\n}}"
         )
         .expect("a string grows");
+        if fields.iter().all(|(.., is_count)| *is_count) {
+            let names = of_all(|(name, ..)| format!("r#{name}")).join(", ");
+            writeln!(text, "record::grows!({name} {{ {names} }});").expect("a string grows");
+        }
     }
     text
 }
 
+/// Name, type in Rust, and whether it consists of integers of 64 bits.
+type Field = (String, String, bool);
+
 /// The fields of a structure; `None` if one is neither an integer nor made of integers.
-fn fields(btf: &Btf<'_>, structure: &Struct<'_>) -> Option<String> {
+fn fields(btf: &Btf<'_>, structure: &Struct<'_>) -> Option<Vec<Field>> {
     let members = (0..structure.len()).filter_map(|index| structure.get(index));
     let field = |member: StructMember<'_>| {
         let is_whole = matches!(member.attr, MemberAttr::Normal { .. });
         let name = member.name.filter(|_| is_whole)?.to_str()?;
-        Some(format!("    pub r#{name}: {},\n", rust_type(btf, btf.type_by_id(member.ty)?)?))
+        let (kind, is_count) = rust_type(btf, btf.type_by_id(member.ty)?)?;
+        Some((name.to_string(), kind, is_count))
     };
     members.map(field).collect()
 }
 
-fn rust_type(btf: &Btf<'_>, of: BtfType<'_>) -> Option<String> {
+fn rust_type(btf: &Btf<'_>, of: BtfType<'_>) -> Option<(String, bool)> {
     let of = of.skip_mods_and_typedefs();
     if let Ok(int) = Int::try_from(of) {
-        return match int.encoding {
-            IntEncoding::None => Some(format!("u{}", int.bits)),
-            IntEncoding::Signed | IntEncoding::Char => Some(format!("i{}", int.bits)),
-            IntEncoding::Bool => None,
+        let sign = match int.encoding {
+            IntEncoding::None => "u",
+            IntEncoding::Signed | IntEncoding::Char => "i",
+            IntEncoding::Bool => return None,
         };
+        return Some((format!("{sign}{}", int.bits), int.bits == 64));
     }
     if let Ok(array) = Array::try_from(of) {
-        return Some(format!("[{}; {}]", rust_type(btf, array.contained_type())?, array.capacity()));
+        let (kind, is_count) = rust_type(btf, array.contained_type())?;
+        return Some((format!("[{kind}; {}]", array.capacity()), is_count));
     }
     let structure = Struct::try_from(of).ok()?;
-    fields(btf, &structure)?;
-    structure.name()?.to_str().map(str::to_string)
+    let is_count = fields(btf, &structure)?.iter().all(|(.., is_count)| *is_count);
+    Some((structure.name()?.to_str()?.to_string(), is_count))
 }

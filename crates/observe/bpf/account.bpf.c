@@ -14,11 +14,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define MAP_HASH 1
-#define MAP_PERCPU_ARRAY 6
-#define ONLY_NEW 1          /* BPF_NOEXIST */
-#define OF_USER (1ULL << 8) /* BPF_F_USER_STACK */
-#define DEAD 0xb0           /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
+#define DEAD 0xb0 /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
 #define AF_UNIX_FAMILY 1
 #define SYSCALL_FUTEX_KNOWN 1 /* values in `calls`: kinds of system calls */
 #define SYSCALL_DESCRIPTOR 2
@@ -38,49 +34,14 @@ struct cpu_clock clocks[ACCOUNT_CPUS] SEC(".bss.clocks");
 /* Meaning of a system call's first argument, by the call's number. */
 const volatile __u8 calls[SYSCALLS_KNOWN] SEC(".rodata.calls") = {};
 
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 32768);
-    __type(key, __u32);
-    __type(value, struct doer);
-} doers SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 32768);
-    __type(key, struct place);
-    __type(value, struct wait_use);
-} places SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 8192);
-    __type(key, struct wait_sample);
-    __type(value, struct wait_use);
-} wait_samples SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 4096);
-    __type(key, __u64);
-    __type(value, struct wait_stack);
-} wait_stacks SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 16384);
-    __type(key, __u64);
-    __type(value, struct outgoing);
-} outgoing SEC(".maps");
+TABLE(doers, 32768, __u32, struct doer);
+TABLE(places, 32768, struct place, struct wait_use);
+TABLE(wait_samples, 8192, struct wait_sample, struct wait_use);
+TABLE(wait_stacks, 4096, __u64, struct wait_stack);
+TABLE(outgoing, 16384, __u64, struct outgoing);
 /* Only programs of different kinds interrupt each other on a CPU, so each kind has its own buffer. */
-struct {
-    __uint(type, MAP_PERCPU_ARRAY);
-    __uint(max_entries, 2);
-    __type(key, __u32);
-    __type(value, struct wait_stack);
-} stack_scratch SEC(".maps");
-struct {
-    __uint(type, MAP_PERCPU_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, __u32);
-    __type(value, struct outgoing);
-} outgoing_scratch SEC(".maps");
+MAP(stack_scratch, PERCPU_ARRAY, 0, 2, __u32, struct wait_stack);
+MAP(outgoing_scratch, PERCPU_ARRAY, 0, 1, __u32, struct outgoing);
 
 /* Address of hrtimer_wakeup, the function of a timer that wakes the thread that set it (kernel/time/hrtimer.c); 0 if it
  * is not known. An extern __ksym would make libbpf read all symbols of the kernel. */
@@ -178,26 +139,31 @@ static __always_inline struct unix_address *name_of_peer(struct sock *sk) {
     return BPF_CORE_READ(own, addr) ? 0 : BPF_CORE_READ(peer, addr);
 }
 
+/* Reads the address of an internet socket's other end, and returns its port. */
+static __always_inline __u16 read_other_end(struct sock *sk, __u16 family, __u64 address[2]) {
+    if (family == AF_INET6 && bpf_core_field_exists(((struct sock *)0)->__sk_common.skc_v6_daddr))
+        bpf_core_read(address, 16, &sk->__sk_common.skc_v6_daddr);
+    else
+        address[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+    return __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+}
+
 static __always_inline void describe_socket(struct place *place, struct file *file) {
     struct socket *socket = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(socket, sk);
     __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 
     place->device = family;
-    if (family == AF_INET6 && bpf_core_field_exists(((struct sock *)0)->__sk_common.skc_v6_daddr))
-        bpf_core_read(place->object, sizeof(place->object), &sk->__sk_common.skc_v6_daddr);
-    else if (family != AF_UNIX_FAMILY)
-        place->object[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-    else
+    if (family == AF_UNIX_FAMILY) {
         place->object[0] = (__u64)name_of_peer(sk);
-    if (family != AF_UNIX_FAMILY) {
-        place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
-        if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
-            /* Otherwise each client would be a separate place. */
-            place->object[0] = place->object[1] = 0;
-            place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
-            place->device |= SERVED;
-        }
+        return;
+    }
+    place->port = read_other_end(sk, family, place->object);
+    if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
+        /* Otherwise each client would be a separate place. */
+        place->object[0] = place->object[1] = 0;
+        place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
+        place->device |= SERVED;
     }
 }
 
@@ -224,7 +190,6 @@ static __always_inline void describe_descriptor(struct place *place, struct task
 
 /* Describes the place at which a thread is blocked. */
 static __always_inline void describe_wait(struct place *place, struct task_struct *t, __u8 ended_by) {
-#ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
     __s32 number;
     __u8 kind;
@@ -245,12 +210,10 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
     } else if (kind == SYSCALL_DESCRIPTOR) {
         describe_descriptor(place, t, FIRST_ARGUMENT_OF(regs));
     }
-#endif
 }
 
 /* Whether the thread being woken is in a futex call with a timeout, and its timer wakes it. */
 static __always_inline bool is_woken_by_timer(void *context, struct task_struct *t) {
-#ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
     __u64 frames[WAKER_FRAMES] = {}, wakeup = wakeup_address;
     __s32 number;
@@ -265,7 +228,6 @@ static __always_inline bool is_woken_by_timer(void *context, struct task_struct 
     for (int i = 0; i < WAKER_FRAMES; i++)
         if (frames[i] - wakeup < TIMER_FUNCTION_BYTES)
             return 1;
-#endif
     return 0;
 }
 
@@ -400,24 +362,10 @@ static __always_inline void add_waiting(struct task_struct *t, struct doer *d, _
     add_place(&place, ready_ns);
 }
 
-static __always_inline __u64 keep_stack(void *context, __u32 which, __u64 flags) {
-    struct wait_stack *stack = bpf_map_lookup_elem(&stack_scratch, &which);
-    __u64 hash;
-    long bytes;
+static __always_inline __u64 stack_of(void *context, __u32 which, __u64 flags) {
+    __u64 *record = bpf_map_lookup_elem(&stack_scratch, &which);
 
-    if (!stack)
-        return 0;
-    bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), flags);
-    if (bytes <= 0)
-        return 0;
-    stack->count = bytes / 8;
-    hash = hash_of(stack->frames, stack->count, WAIT_FRAMES);
-    if (!bpf_map_lookup_elem(&wait_stacks, &hash) &&
-        bpf_map_update_elem(&wait_stacks, &hash, stack, ONLY_NEW) == -7 /* E2BIG */) {
-        __sync_fetch_and_add(&sums.lost_stacks, 1);
-        return 0;
-    }
-    return hash;
+    return record ? keep_stack(context, &wait_stacks, record, WAIT_FRAMES, flags, &sums.lost_stacks) : 0;
 }
 
 static __always_inline void switched(void *context, bool is_preempted, struct task_struct *prev,
@@ -463,8 +411,8 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
                 c->stack_at_ns = now_ns;
                 d->is_sampled = 1;
                 d->waker_stack = 0;
-                d->kernel_stack = keep_stack(context, 0, 0);
-                d->user_stack = keep_stack(context, 0, OF_USER);
+                d->kernel_stack = stack_of(context, 0, 0);
+                d->user_stack = stack_of(context, 0, OF_USER);
             }
         }
     }
@@ -514,7 +462,7 @@ int BPF_PROG(on_waking, struct task_struct *t) {
         d->woken_ns = now_ns;
         d->ended_by = is_woken_by_timer(ctx, t) ? BY_TIMER : BY_THREAD;
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
-            d->waker_stack = keep_stack(ctx, 1, OF_USER);
+            d->waker_stack = stack_of(ctx, 1, OF_USER);
     }
     /* The first switch of a CPU in this window resets the cost of the last one. */
     if (c->window == gate.window)
@@ -627,13 +575,9 @@ static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
         /* sockaddr_un: the family, then the path. */
         new->path_bytes = BPF_CORE_READ(name, len) - 2;
         bpf_core_read(new->path, sizeof(new->path), &name->name[0].sun_path);
-    } else if (new->family == AF_INET6 && bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
-        bpf_core_read(new->address, sizeof(new->address), &sk->__sk_common.skc_v6_daddr);
     } else {
-        new->address[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+        new->port = read_other_end(sk, new->family, new->address);
     }
-    if (new->family != AF_UNIX_FAMILY)
-        new->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
     if (bpf_map_update_elem(&outgoing, &key, new, 0)) {
         __sync_fetch_and_add(&sums.lost_calls, 1);
         return 0;

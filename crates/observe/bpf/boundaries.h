@@ -9,20 +9,9 @@
 #define STRAINGAUGE_BOUNDARIES_H
 
 /* Marks parallel to the table of requests, slot by slot; a single slot without a pack. */
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1); /* set by the reader */
-    __type(key, __u32);
-    __type(value, struct mark);
-} marks SEC(".maps");
+MAP(marks, ARRAY, 0, 1, __u32, struct mark); /* set by the reader */
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, SIZE_CLASSES);
-    __type(key, __u32);
-    __type(value, struct phase_row);
-} boundary_phases SEC(".maps");
+MAPPED(boundary_phases, SIZE_CLASSES, struct phase_row);
 
 /* Probes may be preempted, so rows are shared by all CPUs and written atomically. */
 static __always_inline void record_boundaries(struct request *r, struct mark *m, __u64 bytes_out, __u64 now_ns) {

@@ -14,18 +14,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct exact_options options SEC(".rodata.options");
 volatile struct exact_gate gate SEC(".bss.gate") = {};
 
-struct {
-    __uint(type, MAP_PERCPU_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, __u32);
-    __type(value, struct exact_cpu);
-} cpus SEC(".maps");
-struct {
-    __uint(type, MAP_ARRAY);
-    __uint(max_entries, TASKS);
-    __type(key, __u32);
-    __type(value, struct exact_thread);
-} threads SEC(".maps");
+MAP(cpus, PERCPU_ARRAY, 0, 1, __u32, struct exact_cpu);
+MAP(threads, ARRAY, 0, TASKS, __u32, struct exact_thread);
 
 /* Frame ids that no function's address can equal. */
 enum { ID_BASE = 1, ID_INTERRUPT, ID_TIMER, ID_CALL, ID_CALL_SINGLE, ID_RESCHEDULE, ID_IRQ_WORK, ID_SOFTIRQ };

@@ -22,6 +22,19 @@ typedef _Bool bool;
 /* include/uapi/linux/bpf.h */
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
+enum { ONLY_NEW = 1 /* BPF_NOEXIST */, OF_USER = 1 << 8 /* BPF_F_USER_STACK */ };
+
+#define MAP(name, kind, flags, entries, key_type, value_type) \
+    struct {                                                  \
+        __uint(type, BPF_MAP_TYPE_##kind);                    \
+        __uint(map_flags, flags);                             \
+        __uint(max_entries, entries);                         \
+        __type(key, key_type);                                \
+        __type(value, value_type);                            \
+    } name SEC(".maps")
+#define TABLE(name, entries, key_type, value_type) MAP(name, HASH, 0, entries, key_type, value_type)
+/* An array that the reader maps into its memory. */
+#define MAPPED(name, entries, value_type) MAP(name, ARRAY, BPF_F_MMAPABLE, entries, __u32, value_type)
 
 /* include/net/tcp_states.h */
 enum {
@@ -188,8 +201,6 @@ struct pt_regs {
     __u64 orig_x0;
     __s32 syscallno;
 };
-#else
-struct pt_regs;
 #endif
 struct net_device {
     possible_net_t nd_net;
@@ -221,5 +232,7 @@ struct bpf_iter__task {
 #define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
 #define SECOND_ARGUMENT(regs) ((regs)->regs[1])
 #define FOURTH_ARGUMENT(regs) ((regs)->regs[3])
+#else
+#error "no rule yet for the registers of this architecture"
 #endif
 #endif

@@ -6,17 +6,10 @@
 #ifndef STRAINGAUGE_LOOKS_H
 #define STRAINGAUGE_LOOKS_H
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, LOOKS);
-    __type(key, __u32);
-    __type(value, struct look);
-} looks SEC(".maps");
+MAPPED(looks, LOOKS, struct look);
 
 struct look_count look_count SEC(".bss.looks");
 
-#ifdef SYSCALL_NUMBER
 /* The buffer of the current system call; 0 if unknown. */
 static __always_inline __u64 buffer_of_read(struct task_struct *t) {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
@@ -35,11 +28,6 @@ static __always_inline __u64 buffer_of_read(struct task_struct *t) {
     }
     return 0;
 }
-#else
-static __always_inline __u64 buffer_of_read(struct task_struct *t) {
-    return 0;
-}
-#endif
 
 /* Samples a read of `bytes` that begins a request. */
 static __always_inline void look(struct task_struct *t, __u32 bytes) {

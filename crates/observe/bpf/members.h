@@ -28,12 +28,7 @@ struct member_counts {
 
 #pragma clang diagnostic pop
 
-struct {
-    __uint(type, 1); /* BPF_MAP_TYPE_HASH */
-    __uint(max_entries, 16384);
-    __type(key, __u32);
-    __type(value, struct member);
-} members SEC(".maps");
+TABLE(members, 16384, __u32, struct member);
 struct member_counts member_counts SEC(".bss.members");
 
 static __always_inline __u64 start_ticks_of(const struct task_struct *t) {

@@ -12,12 +12,6 @@
 #include <bpf/bpf_tracing.h>
 #include "members.h"
 
-/* include/uapi/linux/bpf.h. Other names, because headers of this folder may define some of them. */
-#define MAP_HASH 1
-#define MAP_ARRAY 2
-#define MAP_PERCPU_ARRAY 6
-#define ONLY_NEW 1 /* BPF_NOEXIST */
-
 /* Whether a window is open. */
 static __always_inline bool counts_now(void);
 /* Called when the CPU begins to handle a packet that this side receives. */

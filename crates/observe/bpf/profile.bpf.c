@@ -8,8 +8,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define OF_USER (1ULL << 8) /* BPF_F_USER_STACK */
-
 volatile struct gate gate SEC(".bss.gate");
 
 static __always_inline bool counts_now(void) {
@@ -31,10 +29,8 @@ static __always_inline void hook_ends(__u64 began_ns) {}
 struct perf_event_context {
 #if defined(__TARGET_ARCH_x86)
     __u64 before_cs[17], cs;
-#elif defined(__TARGET_ARCH_arm64)
-    __u64 regs[31], sp, pc, pstate;
 #else
-#error "no rule yet to distinguish user from kernel mode on this architecture"
+    __u64 regs[31], sp, pc, pstate;
 #endif
 };
 
@@ -46,31 +42,11 @@ static __always_inline bool is_user_mode(const struct perf_event_context *contex
 #endif
 }
 
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 131072);
-    __type(key, struct sample);
-    __type(value, __u64);
-} samples SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 16384);
-    __type(key, __u64);
-    __type(value, struct kernel_stack);
-} kernel_stacks SEC(".maps");
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 16384);
-    __type(key, __u64);
-    __type(value, struct user_stack);
-} user_stacks SEC(".maps");
+TABLE(samples, 131072, struct sample, __u64);
+TABLE(kernel_stacks, 16384, __u64, struct kernel_stack);
+TABLE(user_stacks, 16384, __u64, struct user_stack);
 /* perf_event programs do not nest (bpf_prog_active), so one buffer per CPU is enough. */
-struct {
-    __uint(type, MAP_PERCPU_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, __u32);
-    __type(value, struct kernel_stack);
-} scratch SEC(".maps");
+MAP(scratch, PERCPU_ARRAY, 0, 1, __u32, struct kernel_stack);
 
 /* A late timer of a clock event is set to the next period from now (hrtimer_forward_now in kernel/events/core.c),
  * so skipped periods have no sample. Up to half a period is normal scatter. */
@@ -104,28 +80,10 @@ int sample_taken(struct perf_event_context *context) {
     if (!stack)
         return 0;
     if (!key.is_user) {
-        long bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), 0);
-        if (bytes > 0) {
-            stack->count = bytes / 8;
-            key.kernel_stack = hash_of(stack->frames, stack->count, KERNEL_FRAMES);
-            if (!bpf_map_lookup_elem(&kernel_stacks, &key.kernel_stack) &&
-                bpf_map_update_elem(&kernel_stacks, &key.kernel_stack, stack, ONLY_NEW) == -7 /* E2BIG */) {
-                own->lost_stacks++;
-                key.kernel_stack = 0;
-            }
-        }
+        key.kernel_stack = keep_stack(context, &kernel_stacks, (__u64 *)stack, KERNEL_FRAMES, 0, &own->lost_stacks);
     } else if (is_member) {
-        long bytes = bpf_get_stack(context, stack->frames, USER_FRAMES * 8, OF_USER);
-        if (bytes > 0) {
-            stack->count = bytes / 8;
-            key.user_stack = hash_of(stack->frames, stack->count, USER_FRAMES);
-            /* The kernel's record is longer, but begins in the same way. */
-            if (!bpf_map_lookup_elem(&user_stacks, &key.user_stack) &&
-                bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
-                own->lost_stacks++;
-                key.user_stack = 0;
-            }
-        }
+        /* The kernel's record is longer, but begins in the same way. */
+        key.user_stack = keep_stack(context, &user_stacks, (__u64 *)stack, USER_FRAMES, OF_USER, &own->lost_stacks);
     }
     __u64 one = 1, *count = bpf_map_lookup_elem(&samples, &key);
     if (!count && bpf_map_update_elem(&samples, &key, &one, ONLY_NEW)) {

@@ -10,38 +10,14 @@
 #ifndef STRAINGAUGE_REQUESTS_H
 #define STRAINGAUGE_REQUESTS_H
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 16384); /* set by the reader: a power of two, at least WAYS */
-    __type(key, __u32);
-    __type(value, struct request);
-} requests SEC(".maps");
+MAPPED(requests, 16384, struct request); /* set by the reader: a power of two, at least WAYS */
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, THREADS);
-    __type(key, __u32);
-    __type(value, struct thread);
-} threads SEC(".maps");
+MAPPED(threads, THREADS, struct thread);
 
 /* (CPUs + 1) x SIZE_CLASSES rows; the last SIZE_CLASSES rows belong to the state hook. */
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 2 * SIZE_CLASSES);
-    __type(key, __u32);
-    __type(value, struct class_row);
-} classes SEC(".maps");
+MAPPED(classes, 2 * SIZE_CLASSES, struct class_row);
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 2 * SIZE_CLASSES);
-    __type(key, __u32);
-    __type(value, struct phase_row);
-} phases SEC(".maps");
+MAPPED(phases, 2 * SIZE_CLASSES, struct phase_row);
 
 /* One object per section: each becomes a separate map, which the reader maps into its memory. */
 const volatile struct watch_options options SEC(".rodata.options") = {};
@@ -51,13 +27,7 @@ struct port_counts counts SEC(".bss.counts");
 struct control control SEC(".bss.control");
 struct sweep swept SEC(".bss.swept");
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 1); /* set by the reader: CPUs */
-    __type(key, __u32);
-    __type(value, struct run_row);
-} runs SEC(".maps");
+MAPPED(runs, 1, struct run_row); /* set by the reader: CPUs */
 
 static __always_inline struct run_row *runs_here(void) {
     __u32 cpu = bpf_get_smp_processor_id();

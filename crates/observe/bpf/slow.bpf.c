@@ -15,24 +15,14 @@ enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACE
 #define MOST_NS 100000
 #define MOST_READINGS 8192
 
-struct {
-    __uint(type, MAP_ARRAY);
-    __uint(max_entries, PLACES);
-    __type(key, __u32);
-    __type(value, __u64);
-} delays SEC(".maps");
+MAP(delays, ARRAY, 0, PLACES, __u32, __u64);
 
 /* Number and duration (nanoseconds) of the delays so far. */
 struct spun {
     __u64 count;
     __u64 ns;
 };
-struct {
-    __uint(type, MAP_PERCPU_ARRAY);
-    __uint(max_entries, PLACES);
-    __type(key, __u32);
-    __type(value, struct spun);
-} spun SEC(".maps");
+MAP(spun, PERCPU_ARRAY, 0, PLACES, __u32, struct spun);
 
 static __always_inline void spin(__u32 place) {
     struct spun *own = bpf_map_lookup_elem(&spun, &place);
@@ -93,18 +83,13 @@ int BPF_PROG(slow_request_read, struct sock *sk) {
 
 #if defined(__TARGET_ARCH_x86)
 enum { NR_ACCEPT = 43, NR_ACCEPT4 = 288, NR_PREAD64 = 17, NR_PREADV = 295, NR_PREADV2 = 327, NR_SENDFILE = 40 };
-#define NUMBER(regs) ((int)(regs)->orig_ax)
-#elif defined(__TARGET_ARCH_arm64)
-enum { NR_ACCEPT = 202, NR_ACCEPT4 = 242, NR_PREAD64 = 67, NR_PREADV = 69, NR_PREADV2 = 286, NR_SENDFILE = 71 };
-#define NUMBER(regs) ((regs)->syscallno)
 #else
-enum { NR_ACCEPT = -1, NR_ACCEPT4 = -1, NR_PREAD64 = -2, NR_PREADV = -2, NR_PREADV2 = -2, NR_SENDFILE = -2 };
-#define NUMBER(regs) 0
+enum { NR_ACCEPT = 202, NR_ACCEPT4 = 242, NR_PREAD64 = 67, NR_PREADV = 69, NR_PREADV2 = 286, NR_SENDFILE = 71 };
 #endif
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(slow_call_accepts, struct pt_regs *regs, long result) {
-    int number = NUMBER(regs);
+    int number = SYSCALL_NUMBER(regs);
     if ((number == NR_ACCEPT || number == NR_ACCEPT4) && result >= 0 && is_member(bpf_get_current_pid_tgid() >> 32))
         spin(ACCEPT);
     return 0;
@@ -112,7 +97,7 @@ int BPF_PROG(slow_call_accepts, struct pt_regs *regs, long result) {
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(slow_call_reads_file, struct pt_regs *regs, long result) {
-    int number = NUMBER(regs);
+    int number = SYSCALL_NUMBER(regs);
     bool is_read = number == NR_PREAD64 || number == NR_PREADV || number == NR_PREADV2 || number == NR_SENDFILE;
     if (is_read && result > 0 && is_member(bpf_get_current_pid_tgid() >> 32))
         spin(FILE_READ);

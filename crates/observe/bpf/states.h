@@ -10,13 +10,7 @@
 
 /* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept until the client
  * connects again or the reader removes them. If the map is full, early ends are missed until the next scan. */
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __uint(max_entries, 1); /* set by the reader */
-    __type(key, __u64);
-    __type(value, __u64);
-} waiting_clients SEC(".maps");
+MAP(waiting_clients, HASH, BPF_F_NO_PREALLOC, 1, __u64, __u64); /* set by the reader */
 
 /* Transitions that on_state() saw on this CPU and on_missed_state() has not seen yet. */
 #define SEEN 4
@@ -26,12 +20,7 @@ struct seen {
     __u32 next;
     __u32 reserved;
 };
-struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, __u32);
-    __type(value, struct seen);
-} seen_states SEC(".maps");
+MAP(seen_states, PERCPU_ARRAY, 0, 1, __u32, struct seen);
 
 static __always_inline void note_seen(const struct sock *sk, int old_state, int new_state) {
     __u32 zero = 0, i;

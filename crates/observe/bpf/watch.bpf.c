@@ -295,23 +295,17 @@ int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long
 #if defined(__TARGET_ARCH_x86)
 #define FIRST_ARGUMENT 14
 #define RETURNED 10
-#elif defined(__TARGET_ARCH_arm64)
+#else
 #define FIRST_ARGUMENT 0
 #define RETURNED 0
 #endif
 
-#ifdef RETURNED
 /* Threads in a send, by thread id. */
 struct sending {
     __u64 sk;
     __u64 pid;
 };
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, THREADS); /* set by the reader; 1 without probes */
-    __type(key, __u32);
-    __type(value, struct sending);
-} sending SEC(".maps");
+MAP(sending, ARRAY, 0, THREADS, __u32, struct sending); /* set by the reader; 1 without probes */
 
 static __always_inline int send_begins(const __u64 *registers) {
     __u32 pid = bpf_get_current_pid_tgid(), i = pid & (THREADS - 1);
@@ -351,7 +345,6 @@ static __always_inline int send_ends(const __u64 *registers) {
     }
 PROBED(sendmsg)
 PROBED(sendpage)
-#endif
 
 /* The log phase ends when the thread goes to sleep, at the latest. */
 SEC("?tp_btf/sched_switch")

@@ -21,6 +21,7 @@ pub struct Process {
 }
 
 impl Process {
+    #[cfg(test)]
     pub fn now(pid: u32) -> Option<Process> {
         read_stat(pid).map(|stat| Process { pid, start_ticks: stat.start_ticks })
     }

@@ -5,11 +5,13 @@
 
 use crate::ObserveError;
 use crate::bpf::members::{FOLLOWERS, Members};
+use crate::bpf::types::value_of;
 use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
 use crate::namespace::{namespace_number, needs_hosts_process_ids};
 use crate::processes::{ProcessTable, living_thread};
+use crate::watch::WatchError;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{PlainText, SlowPlace};
@@ -23,12 +25,9 @@ pub enum SlowDownError {
         /// The port.
         port: u16,
     },
-    /// Permission to load programs is missing.
-    #[error("BPF programs are not permitted: run as root, or with cap_bpf and cap_perfmon")]
-    NotPermitted,
-    /// The kernel refused a program.
-    #[error("the kernel refused a program: {0}")]
-    Refused(String),
+    /// The kernel refused the programs.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// The server's program has no such function.
     #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in a library")]
     NoFunction(PlainText),
@@ -42,7 +41,7 @@ pub enum SlowDownError {
 
 impl From<Refusal> for SlowDownError {
     fn from(refusal: Refusal) -> Self {
-        if refusal.is_permission() { SlowDownError::NotPermitted } else { SlowDownError::Refused(refusal.to_string()) }
+        WatchError::from(refusal).into()
     }
 }
 
@@ -56,6 +55,7 @@ pub struct AddedDelays {
 }
 
 /// BPF programs at the places of a server. Links are dropped before their object.
+#[derive(Debug)]
 pub struct SlowDown {
     links: Vec<Link>,
     object: Object,
@@ -166,17 +166,10 @@ impl SlowDown {
         let map = bpf::map(&self.object, "spun")?;
         let of_cpus = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from)?;
         let mut sum = AddedDelays::default();
-        for bytes in of_cpus.into_iter().flatten() {
-            let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
-            sum.count += words.next().unwrap_or(0);
-            sum.ns += words.next().unwrap_or(0);
+        for [count, ns] in of_cpus.iter().flatten().filter_map(|bytes| value_of::<[u64; 2]>(bytes)) {
+            sum.count += count;
+            sum.ns += ns;
         }
         Ok(sum)
-    }
-}
-
-impl std::fmt::Debug for SlowDown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SlowDown").field("members", &self.members).finish_non_exhaustive()
     }
 }

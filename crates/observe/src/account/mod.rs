@@ -39,6 +39,7 @@ const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
 const STACK_GAP_NS: u64 = 2_000_000;
 
 /// Links are dropped before their object.
+#[derive(Debug)]
 pub struct Accountant {
     _links: Vec<Link>,
     switch: &'static str,
@@ -58,12 +59,6 @@ pub struct Accountant {
     /// Budget of the next window on each CPU.
     budget_ns: u64,
     why_no_backends: Option<String>,
-}
-
-impl std::fmt::Debug for Accountant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Accountant").field("port", &self.port).finish_non_exhaustive()
-    }
 }
 
 fn load(switch: &'static str, has_calls: bool, wakeup: u64) -> Result<Object, Refusal> {

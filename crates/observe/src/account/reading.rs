@@ -66,7 +66,7 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
         one_way: outgoing.iter().filter(|(_, one)| is_one_way(one)).filter_map(|(_, one)| backend_name(one)).collect(),
     };
     for (sample, used) in &samples {
-        naming.samples.entry(key_of(&sample.place)).or_default().push((*sample, *used));
+        naming.samples.entry(sample.place).or_default().push((*sample, *used));
     }
     naming.look_up_stacks(&samples);
     naming.decide_futexes(&places, &samples);
@@ -85,12 +85,6 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
     Ok(account)
 }
 
-type Key = Vec<u8>;
-
-fn key_of(place: &Place) -> Key {
-    bpf::types::bytes_of(place).to_vec()
-}
-
 #[derive(PartialEq, Eq, Hash)]
 struct FileId {
     device: u64,
@@ -104,7 +98,7 @@ struct Naming<'s> {
     files: HashMap<u32, HashMap<FileId, String>>,
     stacks: HashMap<u64, Vec<u64>>,
     go: HashSet<u32>,
-    samples: HashMap<Key, Vec<(WaitSample, Use)>>,
+    samples: HashMap<Place, Vec<(WaitSample, Use)>>,
     /// Kinds of the waits at futexes, by process and address.
     futexes: HashMap<(u32, u64), WaitKind>,
     /// Names of the other ends of Unix sockets, by the kernel's record of the name.
@@ -147,7 +141,7 @@ impl Naming<'_> {
     }
 
     fn stacks_of(&mut self, place: &Place) -> Vec<WaitStack> {
-        let Some(mut samples) = self.samples.remove(&key_of(place)) else { return Vec::new() };
+        let Some(mut samples) = self.samples.remove(place) else { return Vec::new() };
         samples.sort_by_key(|(_, used)| std::cmp::Reverse(used.ns));
         let mut stacks: Vec<WaitStack> = Vec::new();
         for (sample, used) in samples {
@@ -263,7 +257,7 @@ impl Naming<'_> {
     fn is_for_address_space(&mut self, place: &Place) -> bool {
         let Naming { samples, stacks, names, .. } = self;
         let (mut locked_ns, mut all_ns) = (0, 0);
-        for (sample, used) in samples.get(&key_of(place)).into_iter().flatten() {
+        for (sample, used) in samples.get(place).into_iter().flatten() {
             let frames = stacks.get(&sample.kernel_stack).map_or_else(Vec::new, |stack| names.kernel_stack(stack));
             all_ns += used.ns;
             if frames.iter().any(|frame| frame.function.starts_with("rwsem_down_")) {

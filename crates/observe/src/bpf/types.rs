@@ -27,8 +27,8 @@ pub mod account {
 pub mod watch {
     pub use super::generated::watch::{
         class_row as ClassRow, control as Control, look as LookRecord, look_count as LookCount, phase_row as PhaseRow,
-        port_counts as PortCounts, request as RequestRecord, run_row as RunRow, sweep as Sweep, thread as ThreadRecord,
-        watch_options as ProgramOptions,
+        port_counts as PortCounts, request as RequestRecord, run_row as RunRow, sweep as Sweep,
+        sweep_row as AnsweredRow, thread as ThreadRecord, watch_options as ProgramOptions,
     };
 }
 
@@ -50,7 +50,9 @@ pub mod members {
 
 /// Types of `bpf/exact.h`; packets are counted as in `profile`.
 pub mod exact {
-    pub use super::generated::exact::{exact_cpu as Cpu, exact_gate as Gate, exact_options as Options};
+    pub use super::generated::exact::{
+        cell as PlaceTime, exact_cpu as Cpu, exact_gate as Gate, exact_options as Options,
+    };
 }
 
 /// Marks structures that may be read from memory shared with the kernel.
@@ -65,23 +67,6 @@ unsafe impl Shared for u8 {}
 unsafe impl Shared for u64 {}
 // SAFETY: an array has no padding between its values.
 unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
-
-macro_rules! shared {
-    ($($name:ty),+ $(,)?) => {$(
-        // SAFETY: generated as repr(C) with integers only; the headers are compiled with -Wpadded as an error.
-        unsafe impl Shared for $name {}
-    )+};
-}
-
-shared! {
-    account::Gate, account::Sums, account::CpuClock, account::Outgoing, account::Place, account::Use,
-    account::WaitSample, account::WaitStack,
-    watch::ClassRow, watch::Control, watch::LookRecord, watch::LookCount, watch::PhaseRow, watch::PortCounts,
-    watch::RequestRecord, watch::RunRow, watch::Sweep, watch::ThreadRecord, watch::ProgramOptions,
-    members::Member, members::MemberCounts, names::KernelName,
-    profile::CpuRow, profile::Gate, profile::KernelStack, profile::Sample, profile::Target, profile::UserStack,
-    exact::Cpu, exact::Gate, exact::Options,
-}
 
 pub fn bytes_of<T: Shared>(value: &T) -> &[u8] {
     // SAFETY: `Shared` types have no padding; the slice lives no longer than the value.

@@ -83,7 +83,7 @@ pub fn requests() -> Found {
 }
 
 pub fn sampling() -> Found {
-    crate::profile::try_out()
+    crate::profile::sampler::StackSampler::try_out()
         .map(|()| "stacks can be sampled by the CPU clock".into())
         .map_err(|why| (why.to_string(), "the server's time cannot be divided by layer: fix the items named here"))
 }

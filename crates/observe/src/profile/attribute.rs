@@ -6,7 +6,8 @@
 //! it. Both sums are kept: the first describes the server, and the second can be compared with the scheduler.
 
 use super::names::SymbolNames;
-use super::samples::{BLOCKS, PacketReceiver, RawSamples, SampleKey, TGID_IDLE, TGID_OTHERS};
+use super::samples::{BLOCKS, PacketReceiver, RawSamples, TGID_IDLE, TGID_OTHERS};
+use crate::bpf::types::profile::Sample;
 use record::layers::{Layer, LayerRule, Role, Row};
 use record::profile::{Coverage, Frame, Mode, Ran};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -41,7 +42,7 @@ pub fn of_server(stacks: &[AttributedStack], event: u8) -> impl Iterator<Item = 
 }
 
 impl AttributedStack {
-    fn new(key: &SampleKey, owner: StackOwner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> AttributedStack {
+    fn new(key: &Sample, owner: StackOwner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> AttributedStack {
         let ran = ran_in(key);
         AttributedStack {
             owner,
@@ -83,11 +84,11 @@ const SOFTIRQ: [&str; 5] =
 pub fn attribute(raw: &RawSamples, names: &mut SymbolNames<'_>, rule: &LayerRule) -> Vec<AttributedStack> {
     learn_users(raw, names);
     let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
-    let mut stacks: BTreeMap<SampleKey, AttributedStack> = BTreeMap::new();
+    let mut stacks: BTreeMap<Sample, AttributedStack> = BTreeMap::new();
     for (key, count) in &raw.samples {
         let block = usize::from(key.block).min(BLOCKS as usize - 1);
-        let stack = stacks.entry(SampleKey { block: 0, ..*key }).or_insert_with(|| {
-            if key.is_user {
+        let stack = stacks.entry(Sample { block: 0, ..*key }).or_insert_with(|| {
+            if key.is_user != 0 {
                 return user_stack(raw, names, key);
             }
             let (frames, row, mode, is_network) = kernel
@@ -115,14 +116,14 @@ fn learn_users(raw: &RawSamples, names: &mut SymbolNames<'_>) {
     }
 }
 
-fn user_stack(raw: &RawSamples, names: &SymbolNames<'_>, key: &SampleKey) -> AttributedStack {
+fn user_stack(raw: &RawSamples, names: &SymbolNames<'_>, key: &Sample) -> AttributedStack {
     let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(raw.named_by(key), stack));
     let owner = if key.tgid == TGID_OTHERS { StackOwner::Others } else { StackOwner::Server };
     let row = Row { layer: Layer::User, part: String::new() };
     AttributedStack::new(key, owner, Some(row), Mode::User, frames.unwrap_or_default())
 }
 
-fn ran_in(key: &SampleKey) -> Ran {
+fn ran_in(key: &Sample) -> Ran {
     match key.tgid {
         TGID_IDLE => Ran::Idle,
         TGID_OTHERS => Ran::Others,
@@ -130,8 +131,8 @@ fn ran_in(key: &SampleKey) -> Ran {
     }
 }
 
-fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> StackOwner {
-    match (is_network, key.side, ran_in(key)) {
+fn owner_of(key: &Sample, is_network: bool, row: Option<&Row>) -> StackOwner {
+    match (is_network, PacketReceiver::from_side(key.side), ran_in(key)) {
         (true, PacketReceiver::Server, _) => StackOwner::Server,
         (true, PacketReceiver::Peer, _) => StackOwner::Peer,
         (true, PacketReceiver::Nobody, _) => StackOwner::Others,

@@ -28,10 +28,4 @@ pub use error::ProfileError;
 pub use groups::FunctionGroup;
 pub use points::{PointSampler, PointSampling, WindowLayers};
 pub use record::profile::Profile;
-pub use sampler::{EventState, SamplerOptions, StackSampler};
 pub use window::{ProfileOptions, Profiler, run};
-
-/// Loads and attaches the programs, to find out why the kernel cannot be sampled.
-pub fn try_out() -> Result<(), ProfileError> {
-    StackSampler::try_out()
-}

@@ -3,7 +3,7 @@
 
 use super::error::ProfileError;
 use super::events::{self, EventKind, PerfEvent};
-use super::samples::{Interrupts, PacketReceiver, RawSamples, SampleKey};
+use super::samples::{Interrupts, RawSamples};
 use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
 use crate::bpf::{self, Refusal, Shared};
@@ -15,19 +15,6 @@ use record::time::monotonic_ns;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd};
-
-/// The settings of a sampler.
-#[derive(Debug, Clone)]
-pub struct SamplerOptions {
-    /// The server's port.
-    pub port: u16,
-    /// Inode number of the server's network namespace.
-    pub netns_inode: u32,
-    /// Samples per second and CPU.
-    pub frequency_hz: u32,
-    /// Events in addition to the CPU clock; missing ones are left out and named.
-    pub events: Vec<EventKind>,
-}
 
 /// A sampling event, or the reason why it is missing.
 #[derive(Debug)]
@@ -50,9 +37,10 @@ impl EventState {
 }
 
 /// A loaded and attached sampler, whose gate is closed at first. Links are dropped before their object.
+#[derive(Debug)]
 pub struct StackSampler {
     links: Vec<Link>,
-    /// The CPU clock first, then the others in the order of the options.
+    /// The CPU clock first, then the others.
     pub events: Vec<EventState>,
     pub(super) object: Object,
     members: Members,
@@ -60,14 +48,12 @@ pub struct StackSampler {
 }
 
 impl StackSampler {
-    /// Loads and attaches the programs. The CPU clock must work; other events may be missing.
-    pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
+    /// Loads and attaches the programs, for the port of a server and the inode of its network namespace. The CPU clock
+    /// must work; `others` may be missing.
+    pub fn attach(port: u16, netns: u32, frequency_hz: u32, others: &[EventKind]) -> Result<Self, ProfileError> {
         needs_hosts_process_ids()?;
-        let target = Target {
-            port: options.port.into(),
-            netns: options.netns_inode,
-            period_ns: events::cpu_clock(options.frequency_hz).period,
-        };
+        let clock = events::cpu_clock(frequency_hz);
+        let target = Target { port: port.into(), netns, period_ns: clock.period };
         let object = bpf::load(bpf::PROFILE, |open| bpf::set_constants(open, ".rodata.target", &target))?;
         let mut sampler = StackSampler {
             links: Vec::new(),
@@ -80,8 +66,7 @@ impl StackSampler {
             sampler.links.push(bpf::attach(&sampler.object, name)?);
         }
         let cpus = record::machine::online_cpu_numbers();
-        let kinds = [events::cpu_clock(options.frequency_hz)].into_iter().chain(options.events.iter().copied());
-        for (number, kind) in kinds.enumerate() {
+        for (number, kind) in [clock].iter().chain(others).copied().enumerate() {
             let state = sampler.attach_event(number, kind, &cpus)?;
             if number == 0
                 && let Some(why) = &state.missing
@@ -95,8 +80,7 @@ impl StackSampler {
 
     /// Loads and attaches the programs for an unused port; the error tells why that is not possible.
     pub fn try_out() -> Result<(), ProfileError> {
-        let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
-        StackSampler::attach(&options).map(drop)
+        StackSampler::attach(0, 0, 1, &[]).map(drop)
     }
 
     fn attach_event(&mut self, number: usize, kind: EventKind, cpus: &[usize]) -> Result<EventState, ProfileError> {
@@ -165,30 +149,12 @@ impl StackSampler {
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
         let living = Members::living(&self.object)?;
         let mut raw = RawSamples { losses: self.rows()?.1, living, ..RawSamples::default() };
-        let samples = bpf::entries::<Sample, u64>(&self.object, "samples")?;
-        raw.samples.extend(samples.iter().map(|(sample, count)| (place(sample), *count)));
+        raw.samples = bpf::entries::<Sample, u64>(&self.object, "samples")?;
         raw.samples.sort_unstable();
         raw.kernel_stacks =
             stacks(&self.object, "kernel_stacks", |stack: &KernelStack| frames(stack.count, &stack.frames))?;
         raw.user_stacks = stacks(&self.object, "user_stacks", |stack: &UserStack| frames(stack.count, &stack.frames))?;
         Ok(raw)
-    }
-}
-
-fn place(sample: &Sample) -> SampleKey {
-    SampleKey {
-        kernel_stack: sample.kernel_stack,
-        user_stack: sample.user_stack,
-        tgid: sample.tgid,
-        image: sample.image,
-        event: sample.event,
-        side: match sample.side {
-            1 => PacketReceiver::Server,
-            2 => PacketReceiver::Peer,
-            _ => PacketReceiver::Nobody,
-        },
-        is_user: sample.is_user != 0,
-        block: sample.block,
     }
 }
 
@@ -209,29 +175,12 @@ pub(crate) fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
 /// The port's packets, the losses, and the clock's interrupts, summed over the CPUs. The exact method's object has
 /// the same rows.
 pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts), Refusal> {
-    let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
-    let mut interrupts = Interrupts::default();
-    for row in bpf::variables::<CpuRow>(object, ".bss.rows")? {
-        packets.add(&PacketCounts {
-            packets: row.packets,
-            segments: row.segments,
-            data_packets: row.data_packets,
-            payload_bytes: row.payload_bytes,
-            unread: row.unread,
-            peer_packets: row.peer_packets,
-        });
-        losses.stacks += row.lost_stacks;
-        losses.samples += row.lost_samples;
-        interrupts.arrived += row.arrived;
-        interrupts.late += row.late;
-    }
-    Ok((packets, losses, interrupts))
-}
-
-impl std::fmt::Debug for StackSampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler").field("events", &self.events).field("members", &self.members).finish_non_exhaustive()
-    }
+    let mut all = CpuRow::default();
+    bpf::variables(object, ".bss.rows")?.iter().for_each(|row| all.add(row));
+    let CpuRow { packets, segments, data_packets, payload_bytes, unread, peer_packets, .. } = all;
+    let packets = PacketCounts { packets, segments, data_packets, payload_bytes, unread, peer_packets };
+    let losses = Losses { stacks: all.lost_stacks, samples: all.lost_samples, processes: 0 };
+    Ok((packets, losses, Interrupts { arrived: all.arrived, late: all.late }))
 }
 
 impl From<Refusal> for ProfileError {
@@ -250,8 +199,7 @@ mod tests {
     const GRACE_PERIODS: usize = 5000;
 
     fn attached(test: &str) -> Option<StackSampler> {
-        let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
-        match StackSampler::attach(&options) {
+        match StackSampler::attach(0, 0, 1, &[]) {
             Err(ProfileError::NotPermitted) => {
                 println!("SKIPPED {test}: it needs root");
                 None

@@ -1,5 +1,6 @@
 //! The counts of the sampler's programs, independent of their form in the kernel: samples by place, packets, losses.
 
+use crate::bpf::types::profile::Sample;
 use record::profile::Losses;
 use std::collections::{HashMap, HashSet};
 
@@ -20,22 +21,15 @@ pub enum PacketReceiver {
     Peer,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SampleKey {
-    /// Hash of the kernel stack; 0 = none.
-    pub kernel_stack: u64,
-    /// Hash of the user stack; 0 = none.
-    pub user_stack: u64,
-    /// A process of the server, [`TGID_IDLE`] or [`TGID_OTHERS`].
-    pub tgid: u32,
-    /// A process with the same program in memory, which may live longer.
-    pub image: u32,
-    /// Number of the perf event.
-    pub event: u8,
-    pub side: PacketReceiver,
-    pub is_user: bool,
-    /// Tenth of the window.
-    pub block: u8,
+impl PacketReceiver {
+    /// From the value of `enum side` in `bpf/profile.h`.
+    pub fn from_side(side: u8) -> PacketReceiver {
+        match side {
+            1 => PacketReceiver::Server,
+            2 => PacketReceiver::Peer,
+            _ => PacketReceiver::Nobody,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -49,7 +43,7 @@ record::grows!(Interrupts { arrived, late });
 
 #[derive(Debug, Clone, Default)]
 pub struct RawSamples {
-    pub samples: Vec<(SampleKey, u64)>,
+    pub samples: Vec<(Sample, u64)>,
     pub kernel_stacks: HashMap<u64, Vec<u64>>,
     pub user_stacks: HashMap<u64, Vec<u64>>,
     pub losses: Losses,
@@ -59,7 +53,7 @@ pub struct RawSamples {
 
 impl RawSamples {
     /// The process whose memory names the functions of a sample: the process itself while it lives.
-    pub fn named_by(&self, key: &SampleKey) -> u32 {
+    pub fn named_by(&self, key: &Sample) -> u32 {
         if self.living.contains(&key.tgid) || key.image == 0 { key.tgid } else { key.image }
     }
 }

@@ -5,7 +5,7 @@ use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
 use super::names::SymbolNames;
 use super::result::{self, Denominators};
-use super::sampler::{SamplerOptions, StackSampler};
+use super::sampler::StackSampler;
 use super::samples::{BLOCKS, Interrupts};
 use super::symbols;
 use crate::account::Accountant;
@@ -85,12 +85,8 @@ impl Profiler {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         check_patterns(&options.groups)?;
-        let sampler = StackSampler::attach(&SamplerOptions {
-            port: options.port,
-            netns_inode: namespace_number(Some(server.pid)),
-            frequency_hz: options.frequency_hz,
-            events: options.events.clone(),
-        })?;
+        let netns = namespace_number(Some(server.pid));
+        let sampler = StackSampler::attach(options.port, netns, options.frequency_hz, &options.events)?;
         let mut profiler = Profiler {
             group: ServerGroup::new(server.sharing.iter().copied(), None),
             options,

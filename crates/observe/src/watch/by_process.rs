@@ -18,33 +18,23 @@ pub struct ProcessWork {
     pub threads: u64,
     /// CPU time of these threads since each of them first read a request.
     pub charged_ns: i64,
-    counts: ProcessCounts,
+    requests: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    timed: u64,
     elapsed_ns: [u64; PHASES],
     cpu_ns: [i64; PHASES],
 }
 
-impl ProcessWork {
-    fn add(&mut self, other: &ProcessWork) {
-        self.threads += other.threads;
-        self.charged_ns += other.charged_ns;
-        self.counts.requests += other.counts.requests;
-        self.counts.bytes_in += other.counts.bytes_in;
-        self.counts.bytes_out += other.counts.bytes_out;
-        self.counts.timed += other.counts.timed;
-        for phase in 0..PHASES {
-            self.elapsed_ns[phase] = self.elapsed_ns[phase].wrapping_add(other.elapsed_ns[phase]);
-            self.cpu_ns[phase] = self.cpu_ns[phase].wrapping_add(other.cpu_ns[phase]);
-        }
-    }
+record::adds_up!(ProcessWork { threads, charged_ns, requests, bytes_in, bytes_out, timed, elapsed_ns, cpu_ns });
 
+impl ProcessWork {
     fn counts(&self) -> ProcessCounts {
-        let timed = self.counts.timed;
+        let ProcessWork { requests, bytes_in, bytes_out, timed, .. } = *self;
         let mean = |total: f64| (timed > 0).then(|| total / timed as f64);
-        ProcessCounts {
-            elapsed_ns: self.elapsed_ns.map(|total| mean(total as f64)),
-            phase_cpu_ns: self.cpu_ns.map(|total| mean(total as f64)),
-            ..self.counts
-        }
+        let elapsed_ns = self.elapsed_ns.map(|total| mean(total as f64));
+        let phase_cpu_ns = self.cpu_ns.map(|total| mean(total as f64));
+        ProcessCounts { requests, bytes_in, bytes_out, timed, elapsed_ns, phase_cpu_ns }
     }
 }
 
@@ -62,13 +52,10 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
         by_process.entry(process).or_default().add(&ProcessWork {
             threads: u64::from(thread.requests > 0),
             charged_ns: thread.charged_ns,
-            counts: ProcessCounts {
-                requests: thread.requests,
-                bytes_in: thread.bytes_in,
-                bytes_out: thread.bytes_out,
-                timed: u64::from(thread.timed),
-                ..ProcessCounts::default()
-            },
+            requests: thread.requests,
+            bytes_in: thread.bytes_in,
+            bytes_out: thread.bytes_out,
+            timed: u64::from(thread.timed),
             elapsed_ns: thread.elapsed_ns,
             cpu_ns: thread.phase_cpu_ns,
         });
@@ -78,13 +65,10 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
         ProcessWork {
             threads: 0,
             charged_ns: 0,
-            counts: ProcessCounts {
-                requests: counts.displaced_thread_requests,
-                bytes_in: counts.displaced_thread_bytes_in,
-                bytes_out: counts.displaced_thread_bytes_out,
-                timed: counts.displaced_thread_timed,
-                ..ProcessCounts::default()
-            },
+            requests: counts.displaced_thread_requests,
+            bytes_in: counts.displaced_thread_bytes_in,
+            bytes_out: counts.displaced_thread_bytes_out,
+            timed: counts.displaced_thread_timed,
             elapsed_ns: counts.displaced_thread_elapsed_ns,
             cpu_ns: counts.displaced_thread_phase_cpu_ns,
         },
@@ -113,7 +97,7 @@ pub fn rows(
             },
         );
     }
-    for (process, work) in work.into_iter().flatten().filter(|(of, work)| **of != REST && work.counts.requests > 0) {
+    for (process, work) in work.into_iter().flatten().filter(|(of, work)| **of != REST && work.requests > 0) {
         let unseen = || ProcessTotals { pid: process.pid, processes: 1, ..ProcessTotals::default() };
         let row = by_process.entry(*process).or_insert_with(unseen);
         row.counted = Some(work.counts());

@@ -16,9 +16,6 @@ pub enum WatchError {
          cap_bpf,cap_perfmon+ep straingauge)"
     )]
     NotPermitted,
-    /// A required hook is missing.
-    #[error("this kernel has no {0}, which counting requests needs: use Linux 5.15 or later")]
-    MissingHook(&'static str),
     /// The kernel refused a program.
     #[error("the kernel refused the BPF programs ({what}){log}")]
     Refused {

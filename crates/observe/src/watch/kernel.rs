@@ -5,9 +5,19 @@ use crate::bpf;
 use crate::bpf::members::FOLLOWERS;
 use libbpf_rs::OpenObject;
 use memchr::memmem;
-use record::watch::counters::CounterHook;
 use std::sync::OnceLock;
 
+/// Programs attached during the whole watch; that of the states first, because it must precede the others.
+pub const ALWAYS: [&str; 8] = [
+    "on_state",
+    "on_missed_state",
+    FOLLOWERS[0],
+    FOLLOWERS[1],
+    FOLLOWERS[2],
+    "on_retransmit",
+    "on_send_reset",
+    "on_receive_reset",
+];
 const ON_SENDMSG: &str = "on_sendmsg";
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
@@ -34,9 +44,6 @@ pub enum SendHook {
 pub struct KernelHooks {
     pub receive: ReceiveHook,
     pub send: SendHook,
-    /// Whether the kernel reports resets in both directions.
-    pub has_resets: bool,
-    pub has_retransmits: bool,
     pub has_disk_reads: bool,
 }
 
@@ -55,36 +62,13 @@ impl KernelHooks {
         // Searching for names is quicker than parsing all types.
         let has = |name: &str| memmem::find(&types, format!("\0{name}\0").as_bytes()).is_some();
         let has_event = |name: &str| has(&format!("btf_trace_{name}"));
-        if !has_event("inet_sock_set_state") {
-            return Err(WatchError::MissingHook("tracepoint inet_sock_set_state"));
-        }
-        let receive = if has_event("sock_recv_length") {
-            ReceiveHook::Length
-        } else if has_event("tcp_rcv_space_adjust") {
-            ReceiveHook::Position
-        } else {
-            return Err(WatchError::MissingHook("tracepoint sock_recv_length or tcp_rcv_space_adjust"));
-        };
+        let receive = if has_event("sock_recv_length") { ReceiveHook::Length } else { ReceiveHook::Position };
         let send = if has_event("sock_send_length") {
             SendHook::Length
         } else {
             SendHook::Return { has_sendpage: has("tcp_sendpage"), is_probed: !can_hook_functions() }
         };
-        Ok(KernelHooks {
-            receive,
-            send,
-            has_resets: has_event("tcp_send_reset") && has_event("tcp_receive_reset"),
-            has_retransmits: has_event("tcp_retransmit_skb"),
-            has_disk_reads: has_event("block_bio_queue"),
-        })
-    }
-
-    pub fn observes(&self, source: CounterHook) -> bool {
-        match source {
-            CounterHook::States | CounterHook::Requests => true,
-            CounterHook::Retransmissions => self.has_retransmits,
-            CounterHook::Resets => self.has_resets,
-        }
+        Ok(KernelHooks { receive, send, has_disk_reads: has_event("block_bio_queue") })
     }
 
     /// Describes briefly which hooks observe which events.
@@ -98,26 +82,8 @@ impl KernelHooks {
             SendHook::Return { is_probed: false, .. } => "sends by the return of tcp_sendmsg",
             SendHook::Return { is_probed: true, .. } => "sends by probes at tcp_sendmsg",
         };
-        let others = [
-            (self.has_resets, "resets"),
-            (self.has_retransmits, "retransmissions"),
-            (self.has_disk_reads, "disk reads"),
-        ];
-        let others: Vec<&str> = others.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
-        [&[reads, sends][..], &others].concat().join(", ")
-    }
-
-    /// Programs attached during the whole watch; that of the states first, because it must precede the others.
-    pub fn always(&self) -> Vec<&'static str> {
-        let mut programs = vec!["on_state", "on_missed_state"];
-        programs.extend(FOLLOWERS);
-        if self.has_retransmits {
-            programs.push("on_retransmit");
-        }
-        if self.has_resets {
-            programs.extend(["on_send_reset", "on_receive_reset"]);
-        }
-        programs
+        let disk = if self.has_disk_reads { ", disk reads" } else { "" };
+        format!("{reads}, {sends}, resets, retransmissions{disk}")
     }
 
     pub fn receive_program(&self) -> &'static str {

@@ -46,16 +46,11 @@ pub use error::WatchError;
 pub use intervals::Intervals;
 pub use live::{LiveMark, LiveTraffic, TrafficSpan};
 pub use point_watch::PointWatch;
+pub use programs::try_out;
 pub use watcher::{WatchOptions, Watcher};
 
 /// Whether this kernel has an event for each send and receive on a socket (Linux 6.3).
 pub(crate) fn kernel_has_send_events() -> bool {
     kernel::KernelHooks::detect()
         .is_ok_and(|hooks| hooks.receive == kernel::ReceiveHook::Length && hooks.send == kernel::SendHook::Length)
-}
-
-/// The hooks by which requests can be counted on this machine; the error tells why they cannot. Loads and attaches
-/// the programs to find out.
-pub fn try_out() -> Result<String, WatchError> {
-    programs::try_out()
 }

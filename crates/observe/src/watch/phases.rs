@@ -131,34 +131,14 @@ impl ClassSums {
 
 fn sum_rows(rows: impl Iterator<Item = PhaseRow>) -> Vec<PhaseRow> {
     let mut sums: Vec<PhaseRow> = vec![PhaseRow::default(); SIZE_CLASSES];
-    for (index, row) in rows.enumerate() {
-        if row.requests > 0 {
-            combine(&mut sums[index % SIZE_CLASSES], &row, u64::wrapping_add, i64::wrapping_add);
-        }
-    }
+    rows.enumerate().for_each(|(index, row)| sums[index % SIZE_CLASSES].add(&row));
     sums
 }
 
 fn since(now: &PhaseRow, earlier: &PhaseRow) -> PhaseRow {
-    let mut grown = *now;
-    combine(&mut grown, earlier, u64::saturating_sub, i64::wrapping_sub);
-    grown
-}
-
-fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, time: fn(i64, i64) -> i64) {
-    for (mine, theirs) in [
-        (&mut into.requests, with.requests),
-        (&mut into.sends, with.sends),
-        (&mut into.disk_bytes, with.disk_bytes),
-        (&mut into.disk_reads, with.disk_reads),
-        (&mut into.split, with.split),
-    ] {
-        *mine = count(*mine, theirs);
-    }
-    for phase in 0..PHASES {
-        into.elapsed_ns[phase] = count(into.elapsed_ns[phase], with.elapsed_ns[phase]);
-        into.cpu_ns[phase] = time(into.cpu_ns[phase], with.cpu_ns[phase]);
-    }
+    // CPU time may be negative, because stolen time is noticed late.
+    let cpu_ns = std::array::from_fn(|phase| now.cpu_ns[phase].wrapping_sub(earlier.cpu_ns[phase]));
+    PhaseRow { cpu_ns, ..now.since(earlier) }
 }
 
 fn add_record(row: &mut PhaseRow, record: &RequestRecord) {

@@ -1,6 +1,6 @@
 use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
-use super::kernel::KernelHooks;
+use super::kernel::{ALWAYS, KernelHooks};
 use super::pack_places::PackPlace;
 use super::states::WaitingClient;
 use super::timer_wheel::TimerWheel;
@@ -42,6 +42,7 @@ impl PortOptions {
 }
 
 /// Links are dropped before their object, those of writers first.
+#[derive(Debug)]
 pub struct WatchPrograms {
     /// The program that observes reads. Without it, all else continues.
     pub receive: Option<Link>,
@@ -88,7 +89,7 @@ impl WatchPrograms {
         let mut used = vec![hooks.receive_program()];
         used.extend(hooks.send_programs());
         used.extend(hooks.window_programs());
-        used.extend(hooks.always());
+        used.extend(ALWAYS);
         used.extend(["on_syscall", "sweep", "end_counting", "forget_waiting", "moment"]);
         if options.has_boundaries {
             used.push("on_boundary");
@@ -150,7 +151,7 @@ impl WatchPrograms {
 
     /// Attaches the programs for connections: states, resets, retransmissions.
     pub fn attach_states(&mut self) -> Result<(), WatchError> {
-        for name in self.hooks.always() {
+        for name in ALWAYS {
             let link = self.attach(name)?;
             self.always.push(link);
         }
@@ -289,15 +290,9 @@ impl WatchPrograms {
 
     /// Number of runs of the programs since they were loaded, on all CPUs.
     pub fn runs(&self) -> RunRow {
-        self.runs.iter().fold(RunRow::default(), |sum, row| RunRow {
-            receives: sum.receives + row.receives,
-            sends: sum.sends + row.sends,
-            switches: sum.switches + row.switches,
-            syscalls: sum.syscalls + row.syscalls,
-            disk_reads: sum.disk_reads + row.disk_reads,
-            others: sum.others + row.others,
-            ..RunRow::default()
-        })
+        let mut sum = RunRow::default();
+        self.runs.iter().for_each(|row| sum.add(&row));
+        sum
     }
 
     /// The reads sampled since the last call; permits as many more as there is room for.
@@ -334,7 +329,7 @@ impl WatchPrograms {
 }
 
 /// Briefly loads and attaches all programs that count requests, for no port. Returns the hooks in use; the error
-/// tells why they are not possible.
+/// tells why requests cannot be counted on this machine.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
     let mut programs = WatchPrograms::load(hooks, &PortOptions::smallest())?;
@@ -345,12 +340,6 @@ pub fn try_out() -> Result<String, WatchError> {
         Err(error) => format!("; no phases: {error}"),
     };
     Ok(hooks.in_words() + &windows)
-}
-
-impl std::fmt::Debug for WatchPrograms {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Programs").field("hooks", &self.hooks).field("slots", &self.requests.len()).finish()
-    }
 }
 
 impl From<Refusal> for WatchError {
@@ -447,6 +436,6 @@ mod tests {
         assert_eq!(runs.sends, of_kernel(&hooks.send_programs()));
         assert_eq!(runs.switches, of_kernel(&["on_switch"]));
         assert_eq!(runs.syscalls, of_kernel(&["on_syscall"]));
-        assert_eq!(runs.others, of_kernel(&hooks.always()));
+        assert_eq!(runs.others, of_kernel(&ALWAYS));
     }
 }

@@ -1,6 +1,6 @@
 //! Connections by TCP state from counted transitions, so a reading need not walk over the connections.
 //!
-//! Transitions are counted when they happen, so the counts are exact except for sockets older than the watch. These
+//! PortCounts are counted when they happen, so the counts are exact except for sockets older than the watch. These
 //! add a constant number to each state, which scans determine. A scan takes milliseconds and is not a snapshot: a
 //! socket that changes its state meanwhile may be seen before or after the change. So a scan gives bounds, which are
 //! equal if nothing changed. The bounds of all scans are intersected, so no scan widens them. Only a scan that
@@ -11,6 +11,7 @@
 //! that are reduced to a timer; the programs count them as TIME_WAIT, which they become.
 
 use super::timer_wheel::{TimerWheel, client_key};
+use crate::bpf::types::watch::PortCounts;
 use crate::sock_diag::{PortSockets, STATES};
 use record::watch::Reconciliation;
 use std::collections::BTreeMap;
@@ -23,26 +24,6 @@ const TIME_WAIT: usize = 6;
 const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
 
 pub type ByState = [u64; STATES.len()];
-
-/// Transitions counted since the programs were attached; all zero without programs.
-#[derive(Debug, Clone, Copy)]
-pub struct Transitions {
-    /// Sockets that entered each state, by the kernel's number of it.
-    pub entered: [u64; 16],
-    pub left: [u64; 16],
-    /// Sockets that entered TIME_WAIT, by the step of the timer wheel at which they leave. The step's number is in
-    /// the upper half, a signed count in the lower half.
-    pub time_waits: [u64; 64],
-    pub time_wait_entered: u64,
-    /// Sockets that left TIME_WAIT early because their client connected from the same port.
-    pub time_wait_reused: u64,
-}
-
-impl Default for Transitions {
-    fn default() -> Self {
-        Transitions { entered: [0; 16], left: [0; 16], time_waits: [0; 64], time_wait_entered: 0, time_wait_reused: 0 }
-    }
-}
 
 /// A client with a socket in TIME_WAIT.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +46,8 @@ struct OlderSockets {
 pub struct Scan<'a> {
     pub began_ns: u64,
     pub ended_ns: u64,
-    pub before: &'a Transitions,
-    pub after: &'a Transitions,
+    pub before: &'a PortCounts,
+    pub after: &'a PortCounts,
     pub sockets: &'a PortSockets,
 }
 
@@ -82,17 +63,17 @@ pub struct StateModel {
     /// Sockets of the namespace since the last scan for which TIME_WAIT had no place
     /// (net.ipv4.tcp_max_tw_buckets); they vanish without a transition.
     pub without_place: u64,
-    /// Transitions counted at the last scan during which nothing changed.
+    /// PortCounts counted at the last scan during which nothing changed.
     still_at: Option<u64>,
     pub reconciliation: Reconciliation,
 }
 
-fn moves(counts: &Transitions) -> u64 {
+fn moves(counts: &PortCounts) -> u64 {
     counts.entered.iter().chain(&counts.left).fold(0, |sum, count| sum.wrapping_add(*count))
 }
 
 /// The programs' counts of sockets in TIME_WAIT, by the time at which they leave.
-fn by_step(wheel: TimerWheel, counts: &Transitions) -> impl Iterator<Item = (u64, i64)> + '_ {
+fn by_step(wheel: TimerWheel, counts: &PortCounts) -> impl Iterator<Item = (u64, i64)> + '_ {
     let places = counts.time_waits.iter().filter(|place| **place != 0);
     places.map(move |place| (wheel.ns_of(place >> 32), i64::from(*place as u32 as i32)))
 }
@@ -142,7 +123,7 @@ impl StateModel {
     }
 
     /// Bounds a state. A socket that changed during the scan may or may not have been seen in it; all others were.
-    fn bound_older(&mut self, state: usize, scanned: i64, before: &Transitions, after: &Transitions) -> u64 {
+    fn bound_older(&mut self, state: usize, scanned: i64, before: &PortCounts, after: &PortCounts) -> u64 {
         let counted = before.entered[state].wrapping_sub(before.left[state]) as i64;
         let came = after.entered[state].wrapping_sub(before.entered[state]) as i64;
         let went = after.left[state].wrapping_sub(before.left[state]) as i64;
@@ -192,7 +173,7 @@ impl StateModel {
         (off, clients)
     }
 
-    fn in_time_wait(&self, now_ns: u64, counts: &Transitions) -> i64 {
+    fn in_time_wait(&self, now_ns: u64, counts: &PortCounts) -> i64 {
         let corrections = self.corrections.range(now_ns + 1..).map(|(_, sockets)| sockets).sum::<i64>();
         corrections
             + by_step(self.wheel, counts)
@@ -202,7 +183,7 @@ impl StateModel {
     }
 
     /// The current number of connections by state.
-    pub fn read(&self, now_ns: u64, counts: &Transitions) -> ByState {
+    pub fn read(&self, now_ns: u64, counts: &PortCounts) -> ByState {
         let mut states = ByState::default();
         for (state, count) in states.iter_mut().enumerate() {
             let counted = counts.entered[state].wrapping_sub(counts.left[state]) as i64;
@@ -216,7 +197,7 @@ impl StateModel {
     }
 
     /// Whether a scan without concurrent changes would improve the model.
-    pub fn is_unsettled(&self, counts: &Transitions) -> bool {
+    pub fn is_unsettled(&self, counts: &PortCounts) -> bool {
         self.still_at != Some(moves(counts)) || self.half_open > 0 || self.timers > 0
     }
 }
@@ -230,7 +211,7 @@ pub struct Stillness {
 
 impl Stillness {
     /// Compares the counts; returns how long nothing has changed.
-    pub fn still_ns(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
+    pub fn still_ns(&mut self, now_ns: u64, counts: &PortCounts) -> u64 {
         let moves = moves(counts);
         if self.since_ns == 0 || moves != self.moves {
             *self = Stillness { moves, since_ns: now_ns };
@@ -259,7 +240,7 @@ mod tests {
         sockets
     }
 
-    fn scan(model: &mut StateModel, at_ns: u64, before: &Transitions, after: &Transitions, sockets: &PortSockets) {
+    fn scan(model: &mut StateModel, at_ns: u64, before: &PortCounts, after: &PortCounts, sockets: &PortSockets) {
         model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets });
     }
 
@@ -268,7 +249,7 @@ mod tests {
         vec![timer; count]
     }
 
-    fn enter_time_wait(counts: &mut Transitions, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
+    fn enter_time_wait(counts: &mut PortCounts, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
         let step = wheel.step_after(now_ns + 60 * S);
         let place = &mut counts.time_waits[step as usize % 64];
         let held = if *place >> 32 == step { *place & 0xffff_ffff } else { 0 };
@@ -278,8 +259,8 @@ mod tests {
 
     #[test]
     fn sockets_leave_time_wait_at_the_wheels_step_after_a_minute() {
-        let (model, mut counts) = (model(), Transitions::default());
-        let in_time_wait = |at_ns: u64, counts: &Transitions| model.read(at_ns, counts)[TIME_WAIT];
+        let (model, mut counts) = (model(), PortCounts::default());
+        let in_time_wait = |at_ns: u64, counts: &PortCounts| model.read(at_ns, counts)[TIME_WAIT];
         enter_time_wait(&mut counts, &model.wheel, 10 * S, 100);
         enter_time_wait(&mut counts, &model.wheel, 40 * S, 50);
         let step_ns = 2_048_000_000;
@@ -292,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_scan_reports_the_error_of_the_counts() {
-        let (mut model, mut counts) = (model(), Transitions::default());
+        let (mut model, mut counts) = (model(), PortCounts::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         counts.entered[1] = 1;
         let mut sockets = scanned(&[(1, 8), (6, 60)]);
@@ -306,7 +287,7 @@ mod tests {
 
     #[test]
     fn remnants_in_fin_wait_2_are_shown_and_cause_further_scans() {
-        let (mut model, mut counts) = (model(), Transitions::default());
+        let (mut model, mut counts) = (model(), PortCounts::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[]));
         enter_time_wait(&mut counts, &model.wheel, S, 1);
         counts.left[5] = 1;
@@ -336,8 +317,8 @@ mod tests {
             steps in prop::collection::vec((any::<u8>(), any::<u16>()), 0..300),
         ) {
             let mut model = model();
-            let mut counts = Transitions::default();
-            let mut walk: Option<(Transitions, Vec<usize>, u64)> = None;
+            let mut counts = PortCounts::default();
+            let mut walk: Option<(PortCounts, Vec<usize>, u64)> = None;
             let mut alive: Vec<bool> = vec![true; older];
             for (what, which) in steps {
                 match what % 4 {

@@ -13,13 +13,14 @@ const MOST_DEVICES: usize = 4096;
 /// Sums the whole devices in `/proc/diskstats`. Partitions, devices on top of other devices (device mapper, RAID,
 /// loop) and devices in memory would count twice.
 pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
-    let mut devices: Vec<(&[u8], [u64; 5])> = Vec::new();
+    let mut devices: Vec<(&[u8], DiskCounts)> = Vec::new();
     for line in lines(text).take(MOST_DEVICES) {
         let fields: Vec<&[u8]> = words(line).take(13).collect();
         let (Some(name), true) = (fields.get(2), fields.len() == 13) else { continue };
         let counts = [3, 5, 7, 9, 12].map(|at| number(fields[at]));
-        if let [Some(reads), Some(read), Some(writes), Some(written), Some(busy)] = counts {
-            devices.push((name, [reads, read, writes, written, busy]));
+        if let [Some(reads), Some(read), Some(writes), Some(written), Some(busy_ms)] = counts {
+            let [read_bytes, written_bytes] = [read, written].map(|sectors| sectors.saturating_mul(SECTOR_BYTES));
+            devices.push((name, DiskCounts { devices: 1, reads, read_bytes, writes, written_bytes, busy_ms }));
         }
     }
     let layered: [&[u8]; 6] = [b"loop", b"ram", b"zram", b"dm-", b"md", b"sr"];
@@ -28,14 +29,7 @@ pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
         !layered.iter().any(|prefix| name.starts_with(prefix)) && !names.iter().any(|disk| is_partition(name, disk))
     };
     let mut sum = DiskCounts::default();
-    for (_, [reads, read, writes, written, busy]) in devices.iter().filter(|(name, _)| is_whole(name)) {
-        sum.devices += 1;
-        sum.reads = sum.reads.saturating_add(*reads);
-        sum.read_bytes = sum.read_bytes.saturating_add(read.saturating_mul(SECTOR_BYTES));
-        sum.writes = sum.writes.saturating_add(*writes);
-        sum.written_bytes = sum.written_bytes.saturating_add(written.saturating_mul(SECTOR_BYTES));
-        sum.busy_ms = sum.busy_ms.saturating_add(*busy);
-    }
+    devices.iter().filter(|(name, _)| is_whole(name)).for_each(|(_, counts)| sum.add(counts));
     (sum.devices > 0).then_some(sum)
 }
 

@@ -15,7 +15,8 @@ use super::programs::{PortOptions, WAYS, WatchPrograms};
 use super::schedule::{DRAIN, WINDOW, WindowTimes};
 use super::shares::{EventPrices, WINDOW_COST_PER_CPU_NS};
 use super::totals;
-use super::watcher::{ChargedTime, ProgramCounts, WatchOptions};
+use super::watcher::{ChargedTime, WatchOptions};
+use crate::bpf::types::watch::PortCounts;
 use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
@@ -448,9 +449,9 @@ impl Tracer {
         }
     }
 
-    /// Connections and losses; only reads memory.
-    pub fn counted(&self) -> ProgramCounts {
-        totals::counted(&self.programs.counts.get(0), self.programs.hooks)
+    /// The programs' counts of the port's connections; only reads memory.
+    pub fn counted(&self) -> PortCounts {
+        self.programs.counts.get(0)
     }
 
     pub fn read(&mut self, reading: &mut Reading) -> ChargedTime {

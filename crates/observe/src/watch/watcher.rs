@@ -8,11 +8,13 @@ use super::intervals::{DueKinds, Intervals};
 use super::kernel::ReceiveHook;
 use super::pack::Pack;
 use super::server::{Roots, ServerReader, ServerReading};
-use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
+use super::states::{ByState, Scan, StateModel, Stillness};
 use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
+use super::totals;
 use super::tracer::Tracer;
 use crate::account::Accountant;
+use crate::bpf::types::watch::PortCounts;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
@@ -23,9 +25,7 @@ use record::account::Account;
 use record::time::{monotonic_ns, unix_ms};
 use record::units::percent;
 use record::watch::system::{ControlGroupTotals, GroupIo, SystemKind, SystemTotals};
-use record::watch::{
-    ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, LimitTotals, Mode, Reading,
-};
+use record::watch::{ChargedCpu, ConnectionTotals, Counter, Counts, CpuTotals, LimitTotals, Mode, Reading};
 use record::{Doubt, DoubtKind, Severity};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -132,15 +132,6 @@ pub struct Watcher {
     overflows_at_scan: u64,
     last: Reading,
     slow: SlowReadings,
-}
-
-/// The programs' counts of the port's connections; empty without programs.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ProgramCounts {
-    pub transitions: Transitions,
-    pub connections: Counts,
-    pub losses: Counts,
-    pub connects: ConnectTotals,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -288,7 +279,7 @@ impl Watcher {
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
-            self.stillness.still_ns(now_ns, &self.counted().transitions);
+            self.stillness.still_ns(now_ns, &self.counted());
             let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
             if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
                 return;
@@ -303,8 +294,9 @@ impl Watcher {
         self.tracer.as_mut().and_then(|tracer| tracer.step(now_ns))
     }
 
-    pub(super) fn counted(&self) -> ProgramCounts {
-        self.tracer.as_ref().map_or_else(ProgramCounts::default, Tracer::counted)
+    /// Counts of the port's connections; all zero without programs.
+    pub(super) fn counted(&self) -> PortCounts {
+        self.tracer.as_ref().map_or_else(PortCounts::default, Tracer::counted)
     }
 
     fn has_programs(&self) -> bool {
@@ -315,7 +307,7 @@ impl Watcher {
     /// [`crate::sock_diag::STATES`].
     pub fn states(&mut self) -> ByState {
         let counted = self.counted();
-        self.states.read(monotonic_ns(), &counted.transitions)
+        self.states.read(monotonic_ns(), &counted)
     }
 
     /// Scans now, and corrects the states by the result.
@@ -323,10 +315,10 @@ impl Watcher {
         if let Some(Ok(wheel)) = self.tracer.as_mut().map(|tracer| tracer.programs.wheel()) {
             self.states.wheel = wheel;
         }
-        let (before, began_ns) = (self.counted().transitions, monotonic_ns());
+        let (before, began_ns) = (self.counted(), monotonic_ns());
         match self.server.scan() {
             Ok(sockets) => {
-                let (ended_ns, after) = (monotonic_ns(), self.counted().transitions);
+                let (ended_ns, after) = (monotonic_ns(), self.counted());
                 let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets };
                 let clients = self.states.reconcile(&scan);
                 if let Some(tracer) = &mut self.tracer {
@@ -346,7 +338,7 @@ impl Watcher {
         let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
         self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
         self.scan_credit_at_ns += saved_ns * SCAN_SHARE;
-        let moved = self.counted().transitions;
+        let moved = self.counted();
         let is_still = self.stillness.still_ns(now_ns, &moved) >= STILL_NS;
         let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
         self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&moved)))
@@ -378,7 +370,7 @@ impl Watcher {
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
         let counted = self.counted();
-        reading.losses = if self.has_counted { counted.losses } else { Counts::default() };
+        reading.losses = if self.has_counted { totals::counted(&counted, true) } else { Counts::default() };
         let mut charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
         charged.work = charged.work.filter(|_| self.why_no_ids.is_none());
         for (process, work) in charged.work.iter().flatten().filter(|(_, work)| work.threads > 0) {
@@ -386,7 +378,7 @@ impl Watcher {
         }
         let server = self.read_server();
         self.note_full_time_wait(server.time_wait_overflows.unwrap_or(0));
-        reading.connections = self.connections(now_ns, counted, &server);
+        reading.connections = self.connections(now_ns, &counted, &server);
         reading.cpu = cpu(&server);
         self.read_cost(&mut reading, &charged);
         let work = charged.work.as_ref();
@@ -453,8 +445,8 @@ impl Watcher {
         }
     }
 
-    fn connections(&mut self, now_ns: u64, counted: ProgramCounts, server: &ServerReading) -> ConnectionTotals {
-        let states = self.states.read(now_ns, &counted.transitions);
+    fn connections(&mut self, now_ns: u64, counted: &PortCounts, server: &ServerReading) -> ConnectionTotals {
+        let states = self.states.read(now_ns, counted);
         ConnectionTotals {
             states: STATES
                 .iter()
@@ -464,8 +456,8 @@ impl Watcher {
                 .map(|(name, count)| (name.into(), count))
                 .collect(),
             reconciliation: self.has_programs().then_some(self.states.reconciliation),
-            counted: counted.connections,
-            connects: self.has_counted.then_some(counted.connects),
+            counted: if self.has_programs() { totals::counted(counted, false) } else { Counts::default() },
+            connects: self.has_counted.then(|| totals::connects(counted)),
             syn_backlog: self.states.half_open,
             ..server.connections.clone()
         }

@@ -3,6 +3,7 @@
 use crate::exact::load::Actor;
 use crate::guest::print_verified;
 use observe::slow_down::{AddedDelays, SlowDown, SlowDownError};
+use observe::watch::WatchError;
 use record::SlowPlace;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -43,7 +44,7 @@ pub fn adds_time_at_every_place() -> Option<SlowDownError> {
     let mut server = Actor::start("places");
     let port = server.port();
     let mut slow = match SlowDown::attach(port, None, &SlowPlace::ALL, Some("straingauge_test_place")) {
-        Err(why @ SlowDownError::NotPermitted) => return Some(why),
+        Err(why @ SlowDownError::Watch(WatchError::NotPermitted)) => return Some(why),
         attached => attached.expect("the kernel has every hook"),
     };
     for place in SlowPlace::ALL {

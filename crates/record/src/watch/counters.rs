@@ -4,19 +4,6 @@
 //! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses only the standard
 //! library.
 
-/// The kernel hook that a counter needs. Without the hook, the counter is not measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CounterHook {
-    /// Transitions between the states of connections.
-    States,
-    /// The tracepoint of retransmissions.
-    Retransmissions,
-    /// The tracepoints of resets.
-    Resets,
-    /// Reads of requests. These counters are in `losses` in JSON, all others in `connections`.
-    Requests,
-}
-
 /// The declaration of a counter.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
@@ -26,8 +13,8 @@ pub struct Declaration {
     pub metric: &'static str,
     /// A sentence: the help text in Prometheus and the label in the report's tables.
     pub help: &'static str,
-    /// Hook that the counter needs.
-    pub source: CounterHook,
+    /// Whether the counter is in the object `losses` of JSON, and not in `connections`.
+    pub is_loss: bool,
     /// The figure of a load point with the counter's rate.
     pub figure: Option<&'static str>,
 }
@@ -35,7 +22,7 @@ pub struct Declaration {
 macro_rules! counters {
     ($(
         #[doc = $help:literal]
-        $counter:ident = $name:literal, $metric:literal, $source:ident, $figure:expr;
+        $counter:ident = $name:literal, $metric:literal, $is_loss:literal, $figure:expr;
     )+) => {
         /// A counter.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,46 +47,46 @@ macro_rules! counters {
             name: $name,
             metric: $metric,
             help: $help.trim_ascii_start(),
-            source: CounterHook::$source,
+            is_loss: $is_loss,
             figure: $figure,
         }),+];
     };
 }
 
-// Name in JSON, name in metrics, required hook, figure of a point.
+// Name in JSON, name in metrics, whether it is a loss, figure of a point.
 counters! {
     /// Connections that were established.
-    Accepted = "accepted", "connections_accepted", States, Some("watch.accepted_per_sec");
+    Accepted = "accepted", "connections_accepted", false, Some("watch.accepted_per_sec");
     /// Connections that were closed.
-    Closed = "closed", "connections_closed", States, None;
+    Closed = "closed", "connections_closed", false, None;
     /// Connections that the server closed first.
-    ClosedByServer = "closed_by_server", "connections_closed_by_server", States, Some("watch.closed_by_server_per_sec");
+    ClosedByServer = "closed_by_server", "connections_closed_by_server", false, Some("watch.closed_by_server_per_sec");
     /// Established connections that are paths of an MPTCP connection.
-    Multipath = "multipath", "connections_multipath", States, None;
+    Multipath = "multipath", "connections_multipath", false, None;
     /// Connections ended by a reset or a timeout.
-    Aborted = "aborted", "connections_aborted", States, Some("watch.aborted_per_sec");
+    Aborted = "aborted", "connections_aborted", false, Some("watch.aborted_per_sec");
     /// TCP segments retransmitted by the server.
-    Retransmits = "retransmits", "retransmits", Retransmissions, Some("watch.retransmits_per_sec");
+    Retransmits = "retransmits", "retransmits", false, Some("watch.retransmits_per_sec");
     /// TCP resets sent by the server.
-    ResetsSent = "resets_sent", "resets_sent", Resets, Some("watch.resets_sent_per_sec");
+    ResetsSent = "resets_sent", "resets_sent", false, Some("watch.resets_sent_per_sec");
     /// TCP resets received by the server.
-    ResetsReceived = "resets_received", "resets_received", Resets, Some("watch.resets_received_per_sec");
+    ResetsReceived = "resets_received", "resets_received", false, Some("watch.resets_received_per_sec");
     /// Bytes received on closed connections, plus one for the FIN of each.
-    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", States, None;
+    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", false, None;
     /// Bytes that clients acknowledged on closed connections, plus at most one for the FIN of each.
-    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", States, None;
+    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", false, None;
     /// Data segments received on closed connections.
-    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", States, None;
+    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", false, None;
     /// Data segments sent on closed connections.
-    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", States, None;
+    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", false, None;
     /// Requests lost because the table of connections was full.
-    DisplacedOpen = "displaced_open", "watch_lost_requests", Requests, None;
+    DisplacedOpen = "displaced_open", "watch_lost_requests", true, None;
     /// Answered requests whose record was evicted early because the table of connections was full.
-    DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None;
+    DisplacedAnswered = "displaced_answered", "watch_displaced_requests", true, None;
     /// Threads evicted from the full table of threads; part of their CPU time is charged to no request.
-    DisplacedThreads = "displaced_threads", "watch_displaced_threads", Requests, None;
+    DisplacedThreads = "displaced_threads", "watch_displaced_threads", true, None;
     /// Bytes that the server moved out of its connections without reading them (splice).
-    UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None;
+    UnreadBytes = "unread_bytes", "watch_unread_bytes", true, None;
     /// Requests whose connection ended before a byte of response was written.
-    Unanswered = "unanswered", "unanswered_requests", Requests, None;
+    Unanswered = "unanswered", "unanswered_requests", true, None;
 }

@@ -1,4 +1,4 @@
-use super::counters::{COUNTERS, Counter, CounterHook};
+use super::counters::{COUNTERS, Counter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ pub struct Counts([Option<u64>; COUNTERS]);
 impl Counter {
     /// Whether the counter belongs to the object `losses`.
     pub fn is_loss(self) -> bool {
-        self.declaration().source == CounterHook::Requests
+        self.declaration().is_loss
     }
 }
 

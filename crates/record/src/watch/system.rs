@@ -100,6 +100,8 @@ pub struct DiskCounts {
     pub busy_ms: u64,
 }
 
+crate::adds_up!(DiskCounts { devices, reads, read_bytes, writes, written_bytes, busy_ms });
+
 /// Disk bytes of the group since the watch began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]

@@ -3,7 +3,6 @@
 use super::Screen;
 use crate::metrics::{Buckets, Family, MetricValue, Metrics};
 use record::Doubt;
-use record::watch::counters::CounterHook;
 use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
 /// The buckets of the BPF programs. Times below a microsecond share a bucket, and so do those above half a minute.
@@ -125,7 +124,7 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
         let declaration = counter.declaration();
         let unit = if declaration.metric.ends_with("_bytes") { "By" } else { "1" };
         let name = format!("straingauge.{}", declaration.metric);
-        let name = if declaration.source == CounterHook::Requests { counted_name(&name, reading) } else { name };
+        let name = if declaration.is_loss { counted_name(&name, reading) } else { name };
         one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
     let waiting = "Connections waiting to be accepted, at the listener with the fullest queue.";

@@ -1,4 +1,4 @@
-use super::reading::{CALIBRATION, ExactReading, layer_number};
+use super::reading::{CALIBRATION, ExactReading};
 use crate::bpf::members::Members;
 use crate::bpf::types::exact::{Cpu, Gate, Options};
 use crate::bpf::types::profile::Target;
@@ -50,6 +50,7 @@ const OPTIONAL: [(&str, &str); 5] = [
 ];
 
 /// Links are dropped before their object.
+#[derive(Debug)]
 pub struct ExactPrograms {
     functions: Vec<Link>,
     tracepoints: Vec<Link>,
@@ -224,12 +225,6 @@ impl ExactPrograms {
     }
 }
 
-impl std::fmt::Debug for ExactPrograms {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Programs").field("hooked", &self.hooked()).field("unhooked", &self.unhooked).finish()
-    }
-}
-
 /// Tries a pair of programs on an empty kernel function.
 pub fn try_out() -> Result<(), ProfileError> {
     needs_hosts_process_ids()?;
@@ -279,7 +274,7 @@ fn prepare(
     }
     let mut options = Options { tool_tgid: std::process::id(), ..Options::default() };
     let slots: [_; SLOTS] = std::array::from_fn(|slot| match wanted.get(slot) {
-        Some(boundary) => (layer_number(boundary.layer), u8::from(boundary.is_packets)),
+        Some(boundary) => (boundary.layer as u8, u8::from(boundary.is_packets)),
         None if slot < functions.len() => (CALIBRATION, 0),
         None => (0, 0),
     });

@@ -1,4 +1,5 @@
 use crate::bpf::types::exact::Cpu;
+pub use crate::bpf::types::exact::PlaceTime;
 use crate::profile::samples::PacketReceiver;
 use record::layers::Layer;
 use record::profile::exact::Unpaired;
@@ -55,29 +56,12 @@ pub struct ExactPlace {
 
 impl ExactPlace {
     fn from_index(index: usize) -> Option<ExactPlace> {
-        let packet = match index / LAYERS % PLACES {
-            0 => None,
-            1 => Some(PacketReceiver::Nobody),
-            2 => Some(PacketReceiver::Server),
-            _ => Some(PacketReceiver::Peer),
-        };
+        let side = (index / LAYERS % PLACES).checked_sub(1);
+        let packet = side.map(|side| PacketReceiver::from_side(side as u8));
         let whose = *RunningProcess::ALL.get(index / LAYERS / PLACES)?;
         Some(ExactPlace { whose, packet, charged: ChargedTo::from_number(index % LAYERS)? })
     }
 }
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PlaceTime {
-    pub ns: u64,
-    /// Pairs of hooks whose inner part is in this place: functions entered.
-    pub pairs_in: u64,
-    /// Pairs whose outer part is in this place: functions called.
-    pub pairs_out: u64,
-    /// Halves of single hooks in this place.
-    pub marks: u64,
-}
-
-record::grows!(PlaceTime { ns, pairs_in, pairs_out, marks });
 
 #[derive(Debug, Clone)]
 pub struct ExactReading {
@@ -116,8 +100,7 @@ impl ExactReading {
         self.hooks += cpu.hooks;
         let cells: &[_; CELLS] = &cpu.cells;
         for (sum, cell) in self.cells.iter_mut().zip(cells) {
-            let (pairs_in, pairs_out) = (cell.pairs_in, cell.pairs_out);
-            sum.add(&PlaceTime { ns: cell.ns, pairs_in, pairs_out, marks: cell.marks });
+            sum.add(cell);
         }
         let top = cpu.stack[cpu.depth as usize % cpu.stack.len()];
         let place = if top.is_network != 0 { 1 + cpu.side as usize } else { 0 };
@@ -149,12 +132,8 @@ impl ExactReading {
     }
 
     pub fn calls_of(&self, whose: RunningProcess) -> u64 {
-        self.system_calls[RunningProcess::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
+        self.system_calls[whose as usize]
     }
-}
-
-pub fn layer_number(layer: Layer) -> u8 {
-    Layer::ALL.iter().position(|one| *one == layer).unwrap_or(0) as u8
 }
 
 pub const CALIBRATION: u8 = 10;
