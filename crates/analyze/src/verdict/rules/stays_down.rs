@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
                (`find --unload`)",
     threshold: "at a load that held on the way up, at most three quarters in the median of at least 3 repeats, and 90 \
                 % at the upper end of the interval. If the server never came back: as much at two or more of the \
-                lowest loads, compared with its throughput before, in all of at least 5 later visits; always a \\
+                lowest loads, compared with its throughput before, in all of at least 5 later visits; always a \
                 possibility",
     refuted_by: "the next way up is as slow: then the server slows down with time",
     remedy: "a limit on waiting work (requests in progress, a timeout for queued work), retries with a budget and \
