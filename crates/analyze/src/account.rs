@@ -6,6 +6,7 @@
 //! the throughput. Places are counted or timed as a whole; the rest of the response time is in the client and in the
 //! server's own queues.
 
+use crate::point::points_at;
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
@@ -199,11 +200,7 @@ const LEAST_CALLS_PER_REQUEST: f64 = 0.01;
 
 /// The accounts of a sweep, by ascending load; loads without one are left out.
 pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
-    let of_load = |load: f64| {
-        let points: Vec<&Point> =
-            run.points.iter().filter(|point| point.sweep == sweep.sweep && point.load() == load).collect();
-        level(load, &points)
-    };
+    let of_load = |load: f64| level(load, &points_at(&run.points, sweep.sweep, load).collect::<Vec<_>>());
     sweep.levels.iter().filter_map(|level| of_load(level.load)).collect()
 }
 
@@ -431,16 +428,11 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     places.extend(asked(backends, per_sec).map(|backend| (PlaceKind::Backend, backend.address.clone(), backend.busy)));
     let at_work: f64 = places.iter().map(|(_, _, requests)| requests).sum();
     let inside = figure(names::WATCH_ELAPSED).map(|us| us * per_sec / 1e6);
-    match inside {
-        Some(inside) => {
-            places.push((PlaceKind::Queue, String::new(), (inside - at_work).max(0.0)));
-            let client = (in_flight - unread - inside.max(at_work)).max(0.0);
-            places.insert(0, (PlaceKind::Client, String::new(), client));
-        }
-        None => places.push((PlaceKind::Rest, String::new(), (in_flight - unread - at_work).max(0.0))),
-    }
-    let at = usize::from(inside.is_some());
-    places.insert(at, (PlaceKind::Unread, String::new(), unread));
+    let outside = (in_flight - unread - inside.unwrap_or(0.0).max(at_work)).max(0.0);
+    places.push((PlaceKind::Unread, String::new(), unread));
+    places.push((if inside.is_some() { PlaceKind::Client } else { PlaceKind::Rest }, String::new(), outside));
+    places.extend(inside.map(|inside| (PlaceKind::Queue, String::new(), (inside - at_work).max(0.0))));
+    places.sort_by_key(|(kind, ..)| *kind);
     let place = |(kind, name, requests): (PlaceKind, String, f64)| RequestPlace {
         kind,
         name: match (kind, name.is_empty()) {

@@ -6,9 +6,10 @@
 
 use crate::disturbance::DISTURBED_RATIO;
 use crate::programs;
+use crate::shown::in_brackets;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
-    Findings, FullResource, Level, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
+    Findings, FullResource, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
     load_words,
 };
 use record::text::plain;
@@ -94,11 +95,10 @@ pub struct MostAnswered {
 
 /// The answer of a run with at least one sweep over connections or rate.
 pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer> {
-    findings.sweeps().next()?;
     let open = findings.rate.as_ref();
+    let main = findings.main()?;
     let held_per_sec = open.and_then(highest_held);
-    let plan = open.and_then(|open| plan(open, held_per_sec));
-    let (plan_per_sec, plan_why) = match (plan, open) {
+    let (plan_per_sec, plan_why) = match (open.and_then(|open| plan(open, held_per_sec)), open) {
         (Some((estimate, why)), _) => (Some(estimate), why),
         // Another sentence already gives this reason.
         (None, Some(open)) if breaks(&open.failure_point).is_some() => (None, "no rate held".into()),
@@ -125,7 +125,7 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
         sure_why: String::new(),
         settings: Vec::new(),
     };
-    (answer.sure, answer.sure_why) = certainty(run, findings, &answer);
+    (answer.sure, answer.sure_why) = certainty(run, findings, main, &answer);
     answer.settings = settings(run, findings, &answer);
     answer.sentence = sentence(findings, &answer);
     Some(answer)
@@ -164,13 +164,9 @@ pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
 }
 
 fn highest_held(open: &SweepFindings) -> Option<f64> {
-    let level = level_at(open, open.failure_point.held?)?;
+    let level = open.level(open.failure_point.held?)?;
     let least = |rate: f64, spread: Option<Spread>| spread.map_or(rate, |spread| rate.min(spread.median));
     Some(least(least(level.load, level.sent_per_sec), level.throughput_per_sec))
-}
-
-fn level_at(sweep: &SweepFindings, load: f64) -> Option<&Level> {
-    sweep.levels.iter().find(|level| level.load == load)
 }
 
 fn estimated(point: &PointFinding) -> Option<Estimate> {
@@ -242,7 +238,7 @@ const LEAST_BUSY_WHERE_IT_BREAKS: f64 = 0.5;
 /// Whether the server's CPUs were idle at the lowest rate that failed. A CPU that is full at higher loads does not
 /// explain that failure.
 pub(crate) fn breaks_while_idle(findings: &Findings) -> bool {
-    let failed = findings.rate.as_ref().and_then(|open| level_at(open, open.failure_point.failed?));
+    let failed = findings.rate.as_ref().and_then(|open| open.level(open.failure_point.failed?));
     failed.is_some_and(|level| level.cpus_busy_ratio.is_some() && level.full(LEAST_BUSY_WHERE_IT_BREAKS).is_none())
 }
 
@@ -253,37 +249,29 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
     if let Some(cause) = limits().find(|cause| cause.certainty == Certainty::Cause) {
         return Some(cause.cause.clone());
     }
-    let saturated = findings.rate.iter().chain(&findings.connections).find_map(|sweep| {
-        let from = crate::verdict::strained_from(sweep)?;
-        let mut strained = sweep.levels.iter().filter(|level| level.load >= from);
-        strained.find_map(|level| saturated_at(run, level, findings.criteria.saturation_ratio))
-    });
-    let saturated = saturated.filter(|_| !breaks_while_idle(findings));
-    let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
-    let is_crowded = |sweep: &SweepFindings| {
-        let from = crate::verdict::strained_from(sweep);
-        let limit = findings.criteria.saturation_ratio;
-        let is_full = |level: &Level| matches!(level.full(limit), Some(FullResource::CrowdedCpus(_)));
-        from.is_some_and(|from| sweep.levels.iter().any(|level| level.load >= from && is_full(level)))
+    let full = || {
+        findings.rate.iter().chain(&findings.connections).flat_map(|sweep| {
+            let from = crate::verdict::strained_from(sweep).unwrap_or(f64::INFINITY);
+            let strained = sweep.levels.iter().filter(move |level| level.load >= from);
+            strained.filter_map(|level| level.full(findings.criteria.saturation_ratio))
+        })
     };
-    let crowded = || findings.sweeps().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
-    saturated.or_else(possible).or_else(crowded)
-}
-
-fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     let name = program(run);
-    match level.full(limit)? {
+    let words = |resource: FullResource| match resource {
         FullResource::Quota(_) => Some(format!("{name}'s CPU time limit is used up")),
         FullResource::Cpus(_) => Some(format!("{name}'s CPUs are full")),
         FullResource::Thread(_) => Some(format!("one thread of {name} is full")),
         FullResource::CrowdedCpus(_) => None,
-    }
+    };
+    let saturated = full().find_map(words).filter(|_| !breaks_while_idle(findings));
+    let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
+    let is_crowded = |resource: FullResource| matches!(resource, FullResource::CrowdedCpus(_));
+    let crowded = || full().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
+    saturated.or_else(possible).or_else(crowded)
 }
 
-fn certainty(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
+fn certainty(run: &RunDir, findings: &Findings, sweep: &SweepFindings, answer: &Answer) -> (Sure, String) {
     let mut reasons: Vec<(Sure, String)> = Vec::new();
-    let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
-    let Some(sweep) = sweep else { return (Sure::Low, "nothing was measured".into()) };
     if run.record.status != Status::Complete {
         let known = run.record.doubts.iter().find(|doubt| doubt.kind == DoubtKind::Interrupted).cloned();
         let why = known.or_else(|| crate::verdict::ending(run)).map(|doubt| doubt.what);
@@ -334,15 +322,6 @@ fn certainty(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, Strin
         reasons.push((Sure::Fair, "the server's speed at the same load differed between repeats".into()));
     }
     reasons.into_iter().min_by_key(|(sure, _)| *sure).unwrap_or((Sure::High, String::new()))
-}
-
-/// Formats a rate with its interval: `44.5k/s (34.0k to 47.2k)`.
-pub fn rate_words(estimate: &Estimate) -> String {
-    let rate = format!("{}/s", format_si(estimate.value));
-    match interval_words(estimate) {
-        interval if interval.is_empty() => rate,
-        interval => format!("{rate} ({interval})"),
-    }
 }
 
 /// Formats the interval of a rate: `34.0k to 47.2k`; empty without one.
@@ -408,7 +387,8 @@ fn sentence(findings: &Findings, answer: &Answer) -> String {
             } else {
                 ""
             };
-            format!("Plan for {at_least}{}.{breaks}{sure}", rate_words(&plan))
+            let ends = in_brackets(&plan, format_si);
+            format!("Plan for {at_least}{}/s{ends}.{breaks}{sure}", format_si(plan.value))
         }
         None => match answer.breaks_per_sec {
             Some(breaks) => format!(
@@ -426,7 +406,7 @@ fn or_not_known(why: &str) -> String {
 }
 
 fn first_reason(sweep: &SweepFindings, load: Option<f64>) -> String {
-    let level = load.and_then(|load| level_at(sweep, load));
+    let level = load.and_then(|load| sweep.level(load));
     let crossed = level.and_then(|level| level.crossed.first().cloned());
     crossed.unwrap_or_else(|| sweep.failure_point.reason.clone())
 }

@@ -13,10 +13,10 @@ mod words;
 pub use words::{effect_words, headline, place_words, sentences, slowed_words, value_cell, value_words};
 
 use crate::disturbance::counted;
-use crate::point::{client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
+use crate::point::{by_load, client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
 use crate::statistics::{self, median};
 use crate::within;
-use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlace, Sweep, names};
+use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, SlowPlace, Sweep, names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,15 +123,7 @@ pub struct AxisFindings {
     pub doubts: Vec<Doubt>,
 }
 
-/// The findings of every axis in the run, in the order of [`Axis`].
-pub fn find(run: &RunDir) -> Vec<AxisFindings> {
-    let sweep = run.record.scenario.sweep();
-    let criteria = sweep.map(|sweep| sweep.criteria).unwrap_or_default();
-    let demanded = sweep.and_then(|sweep| sweep.axis.as_ref()).map_or(1.0, |axis| axis.conforming_ratio);
-    of_points(&run.points, &criteria, demanded)
-}
-
-/// Like [`find`], with given points and criteria. `demanded_ratio`: share of the connections that must conform.
+/// The findings of every axis, in the order of [`Axis`]. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
     type PlacedPoints<'p> = Vec<(f64, &'p Point)>;
     let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), PlacedPoints<'_>> = BTreeMap::new();
@@ -164,11 +156,7 @@ fn of_axis(
     if slowed.is_some() && placed.iter().any(|(value, point)| *value > 0.0 && point.repeat > 0) {
         placed.retain(|(_, point)| point.repeat > 0);
     }
-    placed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
-    let groups: Vec<(f64, Vec<&Point>)> = placed
-        .chunk_by(|a, b| a.0 == b.0)
-        .map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect()))
-        .collect();
+    let groups = by_load(placed.iter().copied());
     let levels: Vec<AxisLevel> = groups.iter().map(|(value, points)| level(axis, *value, points, criteria)).collect();
     let named = |name: &'static str| move |point: &Point| point.value(name);
     let repeats: BTreeSet<u32> = placed.iter().map(|(_, point)| point.repeat).filter(|repeat| *repeat > 0).collect();

@@ -17,7 +17,7 @@ pub use subjects::{is_same_scenario, program, request_words, server_words};
 pub use words::{headline, load_words};
 
 use crate::disturbance;
-use crate::point::{cpu_us, good_per_sec, lost_ratio};
+use crate::point::{by_load, cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
 use crate::{Refused, answer, within, zones};
 use pooled::{CommonLoad, PooledChange, StandardError, departing, pooled};
@@ -217,16 +217,12 @@ fn levels(run: &RunDir) -> Vec<PointsAtLoad<'_>> {
         Sweep::Single if point.offered_per_sec().is_some() => Sweep::Rate,
         sweep => sweep,
     };
-    let mut loaded: Vec<((Sweep, f64), &Point)> = run
-        .points
-        .iter()
-        .filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
-        .map(|point| ((sweep(point), point.load()), point))
-        .filter(|((_, load), _)| load.is_finite() && *load > 0.0)
-        .collect();
-    loaded.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let chunks = loaded.chunk_by(|(a, _), (b, _)| a == b);
-    chunks.map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
+    let of = |wanted: Sweep| {
+        let there = run.points.iter().filter(move |point| sweep(point) == wanted).map(|point| (point.load(), point));
+        let loads = by_load(there.filter(|(load, _)| load.is_finite() && *load > 0.0));
+        loads.into_iter().map(move |(load, points)| ((wanted, load), points))
+    };
+    [Sweep::Single, Sweep::Connections, Sweep::Rate].into_iter().flat_map(of).collect()
 }
 
 /// The default threshold of a regression.
@@ -253,19 +249,22 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 
 type MatchedLoad<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
 
+/// The loads that both runs measured.
+fn matched<'a>(of_a: &'a [PointsAtLoad<'a>], of_b: &'a [PointsAtLoad<'a>]) -> Vec<MatchedLoad<'a>> {
+    let with_other = |(key, points): &'a PointsAtLoad<'a>| {
+        let (_, others) = of_b.iter().find(|(other, _)| same_load(*key, *other))?;
+        Some((*key, points.as_slice(), others.as_slice()))
+    };
+    of_a.iter().filter_map(with_other).collect()
+}
+
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, Refused> {
     let (of_a, of_b) = (levels(a), levels(b));
+    let matched = matched(&of_a, &of_b);
     let plan = a.record.scenario.sweep();
     let criteria = plan.map_or_else(Criteria::default, |sweep| sweep.criteria);
     let confidence = criteria.confidence_ratio;
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
-    let matched: Vec<MatchedLoad<'_>> = of_a
-        .iter()
-        .filter_map(|(key, points)| {
-            let (_, others) = of_b.iter().find(|(other, _)| same_load(*key, *other))?;
-            Some((*key, points.as_slice(), others.as_slice()))
-        })
-        .collect();
     if matched.is_empty() {
         return Err(Refused(format!(
             "{} and {} have no load in common: measure both with the same --connections, --rate or sweep",
@@ -497,8 +496,7 @@ fn log(point: &Point, figure: &str) -> Option<f64> {
             good_per_sec(point).map(|rate| if is_asked { rate.max(least) } else { rate })
         }
         name if name == GOOD.0 => {
-            let finished = outcomes.completed().saturating_add(outcomes.errors());
-            let asked = finished.saturating_add(outcomes.unfinished);
+            let asked = outcomes.sum();
             (asked > 0).then(|| (1.0 - lost_ratio(outcomes)).max(0.5 / asked as f64))
         }
         names::SERVER_CPU => cpu_us(point),

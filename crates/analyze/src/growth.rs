@@ -78,13 +78,11 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::Sweep;
     use record::point::FunctionCost;
-    use record::{Figure, Origin, Pace, Sweep};
 
     fn point(repeat: u32, tcp_us: f64, lookup_us: f64) -> Point {
-        let mut figures = record::Figures::default();
-        figures.set(names::LAYER_TCP, Figure::new(tcp_us, "us", 100, Origin::Sampled));
-        figures.set(names::LAYER_USER, Figure::new(2.0, "us", 100, Origin::Sampled));
+        let figures = [(names::LAYER_TCP, tcp_us), (names::LAYER_USER, 2.0)];
         let cost = |function: &str, us_per_request| FunctionCost {
             function: function.into(),
             module: None,
@@ -93,11 +91,8 @@ mod tests {
             samples: 50,
         };
         Point {
-            index: repeat,
-            duration_ns: 1,
-            figures,
             functions: vec![cost("tcp_ack", 1.0), cost("__inet_lookup_established", lookup_us)],
-            ..Point::new(Sweep::Connections, repeat, 1, Pace::Closed)
+            ..crate::point::tests::point(Sweep::Connections, repeat, 1, &figures)
         }
     }
 

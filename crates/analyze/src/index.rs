@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
 use crate::point::good_per_sec;
 use crate::verdict;
-use crate::zones::{self, Findings, Level, Peak, SweepFindings, cpu_us};
+use crate::zones::{self, Level, Peak, SweepFindings, cpu_us};
 use record::owner::OwnerState;
 use record::runs::FoundRuns;
 use record::text::plain;
@@ -143,8 +143,7 @@ impl Before {
     pub fn summary(&self) -> String {
         let changed = |word: &str, differences: &[Difference]| {
             let first = differences.first()?;
-            let ends = first.ratio.interval().map(|(low, high)| format!(" ({low:.2} to {high:.2})"));
-            let ends = ends.unwrap_or_default();
+            let ends = crate::shown::in_brackets(&first.ratio, |ratio| format!("{ratio:.2}"));
             Some(format!("{word}: {} {:.2}{ends} of the previous run", first.word, first.ratio.value))
         };
         let found = changed("worse", &self.worse).or_else(|| changed("better", &self.better));
@@ -254,16 +253,11 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         doubts: doubts(run),
         ..Row::default()
     };
-    match main_sweep(&findings) {
+    match findings.main() {
         Some(sweep) => row.take_sweep(sweep),
         None => row.take_single(run),
     }
     row
-}
-
-/// The open loop if it was measured, because its numbers are for planning.
-fn main_sweep(findings: &Findings) -> Option<&SweepFindings> {
-    findings.rate.as_ref().or(findings.connections.as_ref())
 }
 
 impl Row {

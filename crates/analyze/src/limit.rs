@@ -86,12 +86,9 @@ pub fn parse(expression: &str) -> Result<FailLimit, Refused> {
         || Refused(format!("'{}' is not a limit: write e.g. 'p99 > 50ms' (<, <=, > or >=)", quoted(expression)));
     let at = expression.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = expression.split_at(at);
-    let (operator, value) = match rest.as_bytes() {
-        [b'<', b'=', ..] => (Operator::AtMost, &rest[2..]),
-        [b'>', b'=', ..] => (Operator::AtLeast, &rest[2..]),
-        [b'<', ..] => (Operator::Below, &rest[1..]),
-        _ => (Operator::Above, &rest[1..]),
-    };
+    // The longer ones are later in the list.
+    let operator = Operator::ALL.into_iter().rfind(|operator| rest.starts_with(operator.word())).ok_or_else(wrong)?;
+    let value = &rest[operator.word().len()..];
     if name.trim().is_empty() || value.trim().is_empty() {
         return Err(wrong());
     }
@@ -284,27 +281,26 @@ impl fmt::Display for FailLimit {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use record::{Figure, Origin};
+    use record::Origin;
 
-    fn point() -> Point {
-        let mut point =
-            Point { duration_ns: 1_000_000_000, ..Point::new(record::Sweep::Single, 0, 8, record::Pace::Closed) };
-        point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));
-        point.figures.set(names::THROUGHPUT, Figure::new(9_000.0, "1/s", 1000, Origin::Counted));
-        point.figures.set(names::SERVER_CPU, Figure::not_measured("us", "the server is on another machine"));
-        point.outcomes.sent = 1000;
-        point.outcomes.ok = 998;
-        point.outcomes.reset = 2;
+    fn point(outcomes: Outcomes) -> Point {
+        let figures = [(names::RESPONSE_P99, 62_100.0), (names::THROUGHPUT, 9_000.0)];
+        let mut point = Point { outcomes, ..crate::point::tests::point(Sweep::Single, 0, 8, &figures) };
+        point.figures.not_measured(names::SERVER_CPU, "the server is on another machine");
         point
+    }
+
+    fn two_reset() -> Point {
+        point(Outcomes { sent: 1000, ok: 998, reset: 2, ..Default::default() })
     }
 
     /// As in the tables: user, system and softirq time.
     #[test]
     fn the_cpu_limit_applies_to_all_cpu_time_of_a_request() {
-        let mut point = point();
-        point.figures.set(names::SERVER_CPU, Figure::new(9.0, "us", 1000, Origin::Timed));
-        point.figures.set(names::SERVER_SOFTIRQ, Figure::new(6.0, "us", 1000, Origin::Sampled));
-        point.figures.set(names::SERVER_SOFTIRQ_BESIDE, Figure::new(4.0, "us", 1000, Origin::Sampled));
+        let mut point = two_reset();
+        point.figures.measured(names::SERVER_CPU, 9.0, 1000, Origin::Timed);
+        point.figures.measured(names::SERVER_SOFTIRQ, 6.0, 1000, Origin::Sampled);
+        point.figures.measured(names::SERVER_SOFTIRQ_BESIDE, 4.0, 1000, Origin::Sampled);
         for text in ["cpu > 12us", "server.cpu_us_per_request > 12us"] {
             let check = parse(text).unwrap().check(&point);
             assert!(check.is_crossed && check.words.ends_with("it was 13.0 us"), "{}", check.words);
@@ -324,7 +320,7 @@ mod tests {
             ("throughput < 10k", true),
             ("throughput <= 8.9k/s", false),
         ] {
-            assert_eq!(parse(text).unwrap().check(&point()).is_crossed, crossed, "{text}");
+            assert_eq!(parse(text).unwrap().check(&two_reset()).is_crossed, crossed, "{text}");
         }
         assert_eq!(parse("lag_p99 > 1ms").unwrap().figure(), names::LAG_P99);
         assert_eq!(parse("connection-wait-p99 > 1ms").unwrap().figure(), names::CONNECTION_WAIT_P99);
@@ -332,8 +328,7 @@ mod tests {
 
     #[test]
     fn connections_without_an_answer_are_errors() {
-        let mut point = point();
-        point.outcomes = record::Outcomes {
+        let check = parse("errors > 0.1%").unwrap().check(&point(Outcomes {
             sent: 60_000,
             carried_in: 100,
             ok: 60_060,
@@ -341,58 +336,54 @@ mod tests {
             connections_used: 100,
             connections_silent: 40,
             ..Default::default()
-        };
-        let check = parse("errors > 0.1%").unwrap().check(&point);
+        }));
         assert!(check.is_crossed);
         assert_eq!(check.words, "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
     }
 
     #[test]
-    fn a_quantile_among_the_requests_without_a_response_counts_as_crossed() {
-        let check = |text: &str, timed_out: u64| {
-            let mut point = point();
-            point.figures.set(names::RESPONSE_MAX, Figure::new(70_000.0, "us", 1000, Origin::Timed));
-            point.outcomes = Outcomes { sent: 1000, ok: 1000 - timed_out, timed_out, ..Default::default() };
+    fn a_quantile_counts_as_crossed_if_too_many_requests_or_connections_have_no_response() {
+        let check = |text: &str, outcomes: Outcomes| {
+            let mut point = point(outcomes);
+            point.figures.measured(names::RESPONSE_MAX, 70_000.0, 1000, Origin::Timed);
             parse(text).unwrap().check(&point)
         };
-        assert!(!check("p99 > 100ms", 9).is_crossed, "the slowest 0.9 % are beyond it");
-        assert!(check("p99 > 100ms", 11).is_crossed);
-        assert!(check("max > 100ms", 1).is_crossed && !check("max > 100ms", 0).is_crossed);
-        assert_eq!(
-            check("p99 > 100ms", 20).words,
-            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no \
-             response, so the true value is higher), which counts as crossed"
-        );
-        assert!(check("p99 > 50ms", 20).words.contains("it was 62.1 ms"), "crossed by the answers alone");
-        assert!(!check("throughput < 5k", 20).is_crossed);
-    }
-
-    #[test]
-    fn a_quantile_counts_as_crossed_if_too_many_connections_hang() {
-        let check = |text: &str, silent: u64| {
-            let mut point = point();
-            // Each of the other connections had hundreds of requests.
-            point.outcomes = Outcomes {
-                sent: 60_000,
-                ok: 60_000 - silent,
-                unfinished: silent,
-                connections_used: 100,
-                connections_silent: silent,
-                ..Default::default()
-            };
-            parse(text).unwrap().check(&point)
+        let late = |timed_out| Outcomes { sent: 1000, ok: 1000 - timed_out, timed_out, ..Default::default() };
+        // Each of the other connections had hundreds of requests.
+        let hangs = |silent| Outcomes {
+            sent: 60_000,
+            ok: 60_000 - silent,
+            unfinished: silent,
+            connections_used: 100,
+            connections_silent: silent,
+            ..Default::default()
         };
-        assert!(!check("p99 > 100ms", 1).is_crossed && !check("p99 > 100ms", 0).is_crossed);
-        assert_eq!(
-            check("p99 > 100ms", 40).words,
-            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no \
-             answer, so the true value is higher), which counts as crossed"
-        );
+        for (text, outcomes, is_crossed) in [
+            ("p99 > 100ms", late(9), false),
+            ("p99 > 100ms", late(11), true),
+            ("max > 100ms", late(1), true),
+            ("max > 100ms", late(0), false),
+            ("throughput < 5k", late(20), false),
+            ("p99 > 100ms", hangs(1), false),
+            ("p99 > 100ms", hangs(0), false),
+        ] {
+            assert_eq!(check(text, outcomes).is_crossed, is_crossed, "{text} {outcomes:?}");
+        }
+        for (outcomes, which) in
+            [(late(20), "2 % of the requests had no response"), (hangs(40), "40 % of the connections got no answer")]
+        {
+            let words = format!(
+                "client.response_p99_us > 100 ms: client.response_p99_us was not measured ({which}, so the true value \
+                 is higher), which counts as crossed"
+            );
+            assert_eq!(check("p99 > 100ms", outcomes).words, words);
+        }
+        assert!(check("p99 > 50ms", late(20)).words.contains("it was 62.1 ms"), "crossed by the answers alone");
     }
 
     #[test]
     fn an_unmeasured_figure_counts_as_crossed_with_its_reason() {
-        let check = parse("cpu > 20us").unwrap().check(&point());
+        let check = parse("cpu > 20us").unwrap().check(&two_reset());
         assert!(check.is_crossed);
         assert_eq!(
             check.words,
@@ -421,7 +412,7 @@ mod tests {
         #[test]
         fn no_text_panics_the_parser(text in "\\PC{0,40}") {
             if let Ok(limit) = parse(&text) {
-                let _ = limit.check(&point());
+                let _ = limit.check(&two_reset());
             }
         }
     }

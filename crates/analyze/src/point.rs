@@ -1,9 +1,31 @@
 //! State of server and client in one point.
 
-use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, names};
+use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, Sweep, names};
 
 /// With a larger share of the busy time of the server's CPUs, other work filled them, not the server.
 const TAKEN_RATIO: f64 = 0.3;
+
+/// Points by ascending load, then repeat, then index, so that findings do not depend on the order of the points.
+pub(crate) fn by_load<'a>(loaded: impl IntoIterator<Item = (f64, &'a Point)>) -> Vec<(f64, Vec<&'a Point>)> {
+    let mut loaded: Vec<(f64, &Point)> = loaded.into_iter().collect();
+    loaded.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
+    loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
+}
+
+/// The points of a sweep at one load.
+pub(crate) fn points_at(points: &[Point], sweep: Sweep, load: f64) -> impl Iterator<Item = &Point> {
+    points.iter().filter(move |point| point.sweep == sweep && point.load() == load)
+}
+
+/// Whether a condition holds for more than half of all.
+pub(crate) fn most<T>(all: &[T], holds: impl Fn(&T) -> bool) -> bool {
+    2 * all.iter().filter(|one| holds(one)).count() > all.len()
+}
+
+/// Answers in all of the points.
+pub(crate) fn answers(points: &[&Point]) -> u64 {
+    points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()))
+}
 
 /// Good answers per second. Errors do not count, because they are often quick.
 pub fn good_per_sec(point: &Point) -> Option<f64> {
@@ -16,12 +38,6 @@ pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
     let silent = if outcomes.completed() == 0 { 1.0 } else { outcomes.silent_ratio().unwrap_or(0.0) };
     let failed = outcomes.failed_ratio();
     failed + (1.0 - failed) * silent
-}
-
-/// Whether the busiest thread of the server, its CPUs, or its CPU time limit was saturated; `None` if none was
-/// measured.
-pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
-    saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
 /// The largest of three shares: the busiest thread's of a CPU, the busy share of the server's CPUs (without other
@@ -74,7 +90,7 @@ pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
 
 /// Whether the client was the limit and the server, as far as known, was not.
 pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
-    client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
+    client_is_saturated(point, criteria) && !saturation(point).is_some_and(|share| share >= criteria.saturation_ratio)
 }
 
 /// CPU time of a request: that of the server's group, and the softirq time of its CPUs outside of it.
@@ -105,4 +121,18 @@ pub fn softirq_beside_us(point: &Point) -> Option<f64> {
 pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
     let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
     Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use record::{Origin, Pace};
+
+    /// A point of one second with these figures, each from 100 requests or samples.
+    pub fn point(sweep: Sweep, repeat: u32, connections: u64, figures: &[(&str, f64)]) -> Point {
+        let mut point = Point::new(sweep, repeat, connections, Pace::Closed);
+        (point.index, point.duration_ns) = (repeat, 1_000_000_000);
+        figures.iter().for_each(|(name, value)| point.figures.measured(name, *value, 100, Origin::Counted));
+        point
+    }
 }

@@ -19,8 +19,6 @@ pub mod usl;
 pub mod validate;
 pub mod what_if;
 
-pub use question::{Question, Rate};
-
 use crate::Refused;
 use record::units::format_si;
 use record::{RunDir, WhatIf};
@@ -71,12 +69,12 @@ pub struct Prediction {
     pub doubts: Vec<String>,
 }
 
-/// Predicts from runs of one server.
+/// Predicts from one or more runs of one server.
 ///
 /// # Errors
 /// One sentence for runs that cannot be modelled (too few points, a single load, impossible figures, no watching), for
 /// a model that fails its check, and for a question that the data cannot answer.
-pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Refused> {
+pub fn of_runs(runs: &[RunDir], question: &WhatIf) -> Result<Prediction, Refused> {
     with_what_ifs(runs, question, &[])
 }
 
@@ -86,7 +84,7 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
     if what_ifs.is_empty() {
         return Vec::new();
     }
-    match with_what_ifs(std::slice::from_ref(run), &Question::default(), what_ifs) {
+    match with_what_ifs(std::slice::from_ref(run), &WhatIf::default(), what_ifs) {
         Ok(prediction) => prediction.what_ifs,
         Err(error) => what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, Err(error.clone()))).collect(),
     }
@@ -96,37 +94,37 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
 ///
 /// # Errors
 /// Errors of [`of_runs`]. A further question that cannot be answered has the reason instead of an answer.
-pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, Refused> {
+pub fn with_what_ifs(runs: &[RunDir], question: &WhatIf, what_ifs: &[WhatIf]) -> Result<Prediction, Refused> {
     // To the models, runs with different mixes are different servers. The first one is fitted; the others separate
     // the classes.
-    let first = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
+    let first = if question.mix.is_empty() { runs } else { &runs[..1] };
     let differences = readings::one_server(runs, !question.mix.is_empty())?;
     let mut readings = readings::read(first)?;
     readings.doubts.extend(differences);
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
-        check::enough(&check::typicals(&readings.open), "open-loop")?;
+        check::enough(&readings::typicals(&readings.open), "open-loop")?;
         return Err(Refused(
             "the models need a closed loop, and this run has only open-loop points: run find with both sweeps".into(),
         ));
     }
     let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, &runs[0], check::RESAMPLES)?;
     let open_points = open_points::checks(&readings, &choice.server);
-    let answer_one = |question: &Question| {
+    let answer_one = |question: &WhatIf| {
+        what_if::check(question)?;
         let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
         let cheaper =
             if question.cheaper.is_empty() { None } else { Some(cheaper::of_run(&runs[0], &question.cheaper)?) };
         question::answer(&readings, &choice, &servers, question, &question::CostEffect { mix, cheaper })
     };
     let answer = answer_one(question)?;
-    let answer_kept = |what_if: &WhatIf| {
-        let kept = what_if::question(what_if)?;
+    let answer_kept = |kept: &WhatIf| {
         if kept.mix.is_empty() && question.mix.is_empty() || runs.len() == 1 {
-            return answer_one(&kept);
+            return answer_one(kept);
         }
-        of_runs(runs, &kept).map(|prediction| prediction.answer)
+        of_runs(runs, kept).map(|prediction| prediction.answer)
     };
-    let what_ifs = what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, answer_kept(what_if))).collect();
+    let what_ifs = what_ifs.iter().map(|kept| what_if::WhatIfAnswer::new(kept, answer_kept(kept))).collect();
     let sweeps = [("closed loop", &readings.closed), ("open loop", &readings.open)];
     let measured = sweeps
         .into_iter()

@@ -1,6 +1,12 @@
 //! Formats a number and its limit, with enough digits to show which is larger.
 
+use record::Estimate;
 use record::units::{exact_percent, percent};
+
+/// The interval of an estimate in brackets: ` (3.1 to 4.2)`; empty without one.
+pub(crate) fn in_brackets(estimate: &Estimate, number: impl Fn(f64) -> String) -> String {
+    estimate.interval().map_or(String::new(), |(low, high)| format!(" ({} to {})", number(low), number(high)))
+}
 
 /// Formats a share and its limit. The limit is as typed; the share has as many decimals as needed to show which is
 /// larger: `97.6 %` and `98 %`.

@@ -8,10 +8,6 @@ use record::Estimate;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::borrow::Borrow;
 
-/// Draws of a bootstrap. With 400, ten draws determine each end of a 95 % interval, enough for two significant
-/// digits.
-pub const DRAWS: usize = 400;
-
 /// The source of all random choices in this crate: the same seed gives the same choices on every machine.
 pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
@@ -103,31 +99,40 @@ pub fn mean_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
     let center = mean(values)?;
     let n = values.len() as f64;
     let variance = values.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (n - 1.0);
-    let reach = student(confidence, n - 1.0).map(|quantile| quantile * (variance / n).sqrt());
-    let interval = reach.filter(|_| values.len() > 1).map(|reach| (center - reach, center + reach));
-    Some(Estimate::new(center, interval, confidence, values.len()))
+    Some(with_error(center, (variance / n).sqrt(), n - 1.0, confidence, values.len()))
+}
+
+/// A value with Student's interval from its standard error; without an interval if it has no degrees of freedom.
+pub(crate) fn with_error(value: f64, error: f64, freedom: f64, confidence: f64, n: usize) -> Estimate {
+    let reach = student(confidence, freedom).map(|quantile| quantile * error).filter(|reach| reach.is_finite());
+    Estimate::new(value, reach.map(|reach| (value - reach, value + reach)), confidence, n)
+}
+
+/// The central interval of a value over random draws. With 400, ten draws determine each end of a 95 % interval,
+/// enough for two significant digits.
+pub(crate) fn interval_of_draws(
+    confidence: f64,
+    seed: u64,
+    mut draw: impl FnMut(&mut ChaCha8Rng) -> Option<f64>,
+) -> Option<(f64, f64)> {
+    let mut random = random(seed);
+    let values: Vec<f64> = (0..400).filter_map(|_| draw(&mut random)).collect();
+    interval_of(&values, confidence)
 }
 
 /// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,
-/// [`DRAWS`] times, and returns the quantiles of the results. `None` with fewer than two repeats.
+/// and returns the quantiles of the results. `None` with fewer than two repeats.
 pub fn bootstrap<T: Clone>(
     repeats: &[T],
     confidence: f64,
     seed: u64,
     mut statistic: impl FnMut(&[T]) -> Option<f64>,
 ) -> Option<(f64, f64)> {
-    if repeats.len() < 2 {
-        return None;
-    }
-    let mut random = random(seed);
-    let mut drawn = Vec::with_capacity(repeats.len());
-    let mut values = Vec::with_capacity(DRAWS);
-    for _ in 0..DRAWS {
-        drawn.clear();
-        drawn.extend((0..repeats.len()).map(|_| repeats[random.random_range(0..repeats.len())].clone()));
-        values.extend(statistic(&drawn).filter(|value| value.is_finite()));
-    }
-    interval_of(&values, confidence)
+    let mut draw = |random: &mut ChaCha8Rng| {
+        let drawn: Vec<T> = repeats.iter().map(|_| repeats[random.random_range(0..repeats.len())].clone()).collect();
+        statistic(&drawn)
+    };
+    if repeats.len() < 2 { None } else { interval_of_draws(confidence, seed, &mut draw) }
 }
 
 /// The `statistic` of independent repeats, with its [`bootstrap`] interval.
@@ -145,18 +150,6 @@ pub fn estimate<T: Clone>(
 pub fn interval_of(draws: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
     Some((quantile(draws, tail)?, quantile(draws, 1.0 - tail)?))
-}
-
-/// Least squares: slope, and the share of the scatter that the line explains.
-pub(crate) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let n = points.len() as f64;
-    if n < 3.0 {
-        return None;
-    }
-    let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
-    let (xx, xy, yy) = (sum(|a, _| a * a), sum(|a, b| a * b), sum(|_, b| b * b));
-    (xx > 0.0 && yy > 0.0).then(|| (xy / xx, xy * xy / (xx * yy)))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::growth::CpuChange;
 use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, load_words, percent};
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
-use record::{Criteria, Doubt, Point, RunDir, RunKind, Sweep, names};
+use record::{Doubt, Point, RunDir, RunKind, Sweep, names};
 use serde::Serialize;
 
 /// The verdict on a run.
@@ -252,7 +252,7 @@ fn single_headline(run: &RunDir) -> Option<String> {
 }
 
 fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[Cause], said: &mut Vec<String>) {
-    let (unit, run, findings) = (Sweep::Connections, evidence.run, evidence.findings);
+    let unit = Sweep::Connections;
     said.extend(cause::saturated_first(evidence, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
@@ -274,20 +274,19 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
             load_words(peak.load, unit)
         ));
     }
-    cost_sentence(closed, said);
-    said.extend(layer_sentence(run, closed, &findings.criteria));
+    said.extend(cost_sentence(closed));
+    said.extend(layer_sentence(evidence, closed));
     said.extend(facts::short_connections(evidence, closed));
     said.extend(facts::slow_requests(evidence, closed));
     said.extend(facts::stalls(evidence));
-    failure_sentence(closed, findings.criteria.p99_limit_ns, said);
+    said.push(failure_sentence(closed, evidence.criteria().p99_limit_ns));
 }
 
-fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
-    let Some(cpu) = &sweep.cpu else { return };
+fn cost_sentence(sweep: &SweepFindings) -> Option<String> {
+    let cpu = sweep.cpu.as_ref()?;
     let (low, high) = (load_words(cpu.lowest_load, sweep.sweep), load_words(cpu.highest_load, sweep.sweep));
     if !cpu.is_growth() {
-        said.push(format!("A request's CPU time did not grow with load: {:.1} us at {low}.", cpu.lowest_us));
-        return;
+        return Some(format!("A request's CPU time did not grow with load: {:.1} us at {low}.", cpu.lowest_us));
     }
     let most = cpu.grew_most.as_ref().map_or(String::new(), |part| format!("; most of the growth is {part} time"));
     let lost = &sweep.efficiency_point;
@@ -295,22 +294,20 @@ fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
         (Some(words), Some(_)) => format!(" It grows from about {words} on."),
         _ => String::new(),
     };
-    said.push(format!(
+    Some(format!(
         "A request cost {} more CPU at {high} than at {low}, compared within repeats{most}.{from}",
         percent(cpu.ratio - 1.0)
-    ));
+    ))
 }
 
 /// Layers and functions whose CPU time grew from the cheapest load to the most expensive; empty without a profile.
-fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
+fn layer_sentence(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
     /// Functions named; the table has the rest.
     const NAMED: usize = 3;
     let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth())?;
-    let at = |load: f64| -> Vec<&Point> {
-        let is_there = |point: &&Point| point.sweep == closed.sweep && point.connections as f64 == load;
-        run.points.iter().filter(is_there).collect()
-    };
+    let at = |load: f64| -> Vec<&Point> { evidence.points_at(closed.sweep, load).collect() };
     let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
+    let confidence = evidence.criteria().confidence_ratio;
     let words = |grown: &[CpuChange]| {
         let one = |growth: &CpuChange| {
             let ends = growth.difference_us.interval();
@@ -320,11 +317,11 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
         };
         grown.iter().take(NAMED).map(one).collect::<Vec<_>>().join(", ")
     };
-    let layers = crate::growth::layers(&low, &high, criteria.confidence_ratio);
+    let layers = crate::growth::layers(&low, &high, confidence);
     if layers.is_empty() {
         return None;
     }
-    let functions = crate::growth::functions(&low, &high, criteria.confidence_ratio);
+    let functions = crate::growth::functions(&low, &high, confidence);
     let inside = match functions.as_slice() {
         [] => String::new(),
         grown => format!(" These functions grew, callees excluded: {}.", words(grown)),
@@ -332,9 +329,9 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
     Some(format!("By layer of the network stack, sampled, it grew in {}.{inside}", words(&layers)))
 }
 
-fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>) {
+fn failure_sentence(sweep: &SweepFindings, limit_ns: u64) -> String {
     let found = &sweep.failure_point;
-    said.push(match found.place {
+    match found.place {
         PointPlace::Within => format!("Failure: {}.", found.reason),
         PointPlace::Beyond => format!("No failure: it was {}.", found.reason),
         PointPlace::Unknown => format!("The load at which it fails is {}.", found.reason),
@@ -345,7 +342,7 @@ fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>
             let remedy = if is_slow { " If requests normally take that long, set `--p99-limit`." } else { "" };
             format!("It fails {}.{remedy}", found.reason)
         }
-    });
+    }
 }
 
 fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {

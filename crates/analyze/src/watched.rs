@@ -1,9 +1,10 @@
 //! The watch's figures for the points of a run, by load. A row has medians over the points of one load. A figure that
 //! no point measured is absent; the most frequent reason is printed with the table.
 
+use crate::point::by_load;
 use crate::statistics::median;
 use crate::zones::{counted_at, reduced};
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +34,11 @@ pub const COLUMNS: &[FigureColumn] = &[
 /// The columns of the table by class: counts and service demands.
 pub const CLASS_COLUMNS: &[FigureColumn] = &[
     ("req/s", "1/s", names::WATCH_RATE, format_si),
-    ("in", "B/request", names::WATCH_BYTES_IN, bytes),
-    ("out", "B/request", names::WATCH_BYTES_OUT, bytes),
+    ("in", "B/request", names::WATCH_BYTES_IN, grouped),
+    ("out", "B/request", names::WATCH_BYTES_OUT, grouped),
     ("CPU user", "us", names::WATCH_CPU_USER, us),
     ("CPU system", "us", names::WATCH_CPU_SYSTEM, us),
-    ("disk", "B", names::WATCH_DISK, bytes),
+    ("disk", "B", names::WATCH_DISK, grouped),
     ("elapsed", "mean", names::WATCH_ELAPSED, time),
     ("p99 <=", "elapsed", names::WATCH_ELAPSED_P99, time),
     ("parse", "us CPU", names::WATCH_PARSE_CPU, us),
@@ -47,10 +48,6 @@ pub const CLASS_COLUMNS: &[FigureColumn] = &[
 
 fn us(value: f64) -> String {
     format!("{value:.1}")
-}
-
-fn bytes(value: f64) -> String {
-    record::units::grouped(value)
 }
 
 fn time(us: f64) -> String {
@@ -115,15 +112,9 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     if points.is_empty() {
         return None;
     }
-    let mut by_load: Vec<(f64, Vec<&Point>)> = Vec::new();
-    for point in &points {
-        let Some(load) = load_of(point) else { continue };
-        match by_load.iter_mut().find(|(known, _)| *known == load) {
-            Some((_, same)) => same.push(point),
-            None => by_load.push((load, vec![point])),
-        }
-    }
-    by_load.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let load = |point: &Point| if sweep == Sweep::Axis { Some(point.axis?.value) } else { Some(point.load()) };
+    let loaded = points.iter().filter_map(|point| Some((load(point).filter(|load| load.is_finite())?, *point)));
+    let by_load = by_load(loaded);
     let loads = by_load.iter().map(|(load, same)| of_load(*load, same)).collect();
     let mut classes: Vec<Row> = by_load.iter().flat_map(|(load, same)| of_classes(*load, same)).collect();
     let first = classes.first().map(|row| row.class.clone());
@@ -132,11 +123,6 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     }
     classes.truncate(MOST_CLASS_ROWS);
     Some(ServerSide { sweep, loads, classes, why_not: why_not(&points) })
-}
-
-fn load_of(point: &Point) -> Option<f64> {
-    let load = if point.sweep == Sweep::Axis { point.axis?.value } else { point.load() };
-    load.is_finite().then_some(load)
 }
 
 fn of_load(load: f64, points: &[&Point]) -> Row {

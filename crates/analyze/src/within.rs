@@ -109,11 +109,10 @@ impl Pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{DoubtKind, Figure, Origin, Pace, Sweep, names};
+    use record::{DoubtKind, Sweep, names};
 
     fn point(repeat: u32, rate: f64, is_disturbed: bool) -> Point {
-        let mut point = Point::new(Sweep::Connections, repeat, 1, Pace::Closed);
-        point.figures.set(names::THROUGHPUT, Figure::new(rate, "1/s", 100, Origin::Counted));
+        let mut point = crate::point::tests::point(Sweep::Connections, repeat, 1, &[(names::THROUGHPUT, rate)]);
         if is_disturbed {
             point.doubts.push(DoubtKind::Steal.warning("stolen", "wait"));
         }

@@ -23,15 +23,16 @@ pub mod unloading;
 mod words;
 
 pub(crate) use crate::point::client_limited;
-pub use crate::point::{client_is_saturated, cpu_figure, cpu_us, good_per_sec, server_is_saturated, softirq_beside_us};
+pub use crate::point::{cpu_figure, cpu_us, good_per_sec, softirq_beside_us};
+pub(crate) use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
-pub(crate) use failure::{TrialResult, judged, recovery, stall_ns, unserved};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
 pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;
+pub(crate) use words::load_number;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};
@@ -300,6 +301,11 @@ impl Drift {
 }
 
 impl SweepFindings {
+    /// The level at a load.
+    pub(crate) fn level(&self, load: f64) -> Option<&Level> {
+        self.levels.iter().find(|level| level.load == load)
+    }
+
     /// The level that shows the cause of the yield point: the first one clearly above it (at twice the load), else
     /// the first one above it.
     pub(crate) fn beyond_yield(&self) -> Option<&Level> {
@@ -347,5 +353,10 @@ impl Findings {
     /// The sweeps that were measured, closed loop first.
     pub fn sweeps(&self) -> impl Iterator<Item = &SweepFindings> {
         self.connections.iter().chain(self.rate.iter())
+    }
+
+    /// The open loop if it was measured, because its numbers are for planning; else the closed loop.
+    pub(crate) fn main(&self) -> Option<&SweepFindings> {
+        self.rate.as_ref().or(self.connections.as_ref())
     }
 }

@@ -4,6 +4,7 @@ use super::{estimate, value_words};
 use crate::account::{self, AccountLevel, WaitLevel};
 use crate::point::good_per_sec;
 use crate::predict::usl::{self, Usl};
+use crate::shown::in_brackets;
 use crate::within::{Visit, visits};
 use crate::zones::{self, FullResource};
 use record::units::percent;
@@ -103,25 +104,19 @@ fn longest_wait(account: &AccountLevel) -> Option<&WaitLevel> {
 pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(contention) = &scaling.contention_ratio {
-        let share = |estimate: &Estimate| {
-            let interval = estimate.interval().map(|(low, high)| format!(" ({} to {})", percent(low), percent(high)));
-            format!("{}{}", percent(estimate.value), interval.unwrap_or_default())
-        };
+        let share = |estimate: &Estimate| percent(estimate.value) + &in_brackets(estimate, percent);
         let law = format!("By the Universal Scalability Law {} of the work is contention", share(contention));
         said.push(match (&scaling.coherency_ratio, &scaling.peak_cpus) {
             (None, _) => format!(
                 "{law}. Two numbers of CPUs cannot distinguish contention from coherency, so no peak is predicted: \
                  measure three or more."
             ),
-            (Some(coherency), Some(peak)) => {
-                let interval = peak.interval().map(|(low, high)| format!(" ({low:.0} to {high:.0})"));
-                format!(
-                    "{law}, and each pair of CPUs costs {} (coherency): throughput peaks at {}{}.",
-                    share(coherency),
-                    value_words(peak.value.round(), Axis::Cpus),
-                    interval.unwrap_or_default()
-                )
-            }
+            (Some(coherency), Some(peak)) => format!(
+                "{law}, and each pair of CPUs costs {} (coherency): throughput peaks at {}{}.",
+                share(coherency),
+                value_words(peak.value.round(), Axis::Cpus),
+                in_brackets(peak, |cpus| format!("{cpus:.0}"))
+            ),
             (Some(coherency), None) => format!(
                 "{law}, and each pair of CPUs costs {} (coherency), too little for a peak to be predicted.",
                 share(coherency)
@@ -137,23 +132,17 @@ pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::axis::{of_points, sentences as of_axis};
-    use record::figure::Origin;
-    use record::{AxisPlace, Pace, Sweep, names};
+    use record::{AxisPlace, Sweep, names};
 
     /// Points of three repeats whose machines differ in speed, with these shares of busy CPUs.
     fn points(law: Usl, steps: &[(f64, f64)]) -> Vec<Point> {
         let mut points = Vec::new();
         for repeat in 1..=3 {
             for (cpus, busy) in steps {
-                let mut point = Point::new(Sweep::Axis, repeat, 64, Pace::Closed);
-                point.index = points.len() as u32;
-                point.axis = Some(AxisPlace { axis: Axis::Cpus, value: *cpus, slowed: None });
                 let rate = law.throughput(*cpus) * (1.0 + 0.1 * f64::from(repeat));
-                for name in [names::THROUGHPUT, names::GOODPUT] {
-                    point.figures.measured(name, rate, 1000, Origin::Counted);
-                }
-                point.figures.measured(names::SERVER_CPU_BUSY, *busy, 1000, Origin::Counted);
-                points.push(point);
+                let figures = [(names::THROUGHPUT, rate), (names::GOODPUT, rate), (names::SERVER_CPU_BUSY, *busy)];
+                let axis = Some(AxisPlace { axis: Axis::Cpus, value: *cpus, slowed: None });
+                points.push(Point { axis, ..crate::point::tests::point(Sweep::Axis, repeat, 64, &figures) });
             }
         }
         points

@@ -143,10 +143,7 @@ fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(Str
 }
 
 fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) -> LayersAt {
-    let over = |read: &dyn Fn(&Point) -> Option<f64>| {
-        let values = points.iter().filter_map(|point| read(point));
-        estimate(values, criteria)
-    };
+    let over = |read: &dyn Fn(&Point) -> Option<f64>| estimate(points.iter().filter_map(|point| read(point)), criteria);
     let sum = |name: &str| points.iter().filter_map(|point| point.value(name)).sum::<f64>();
     let per_sent = |name: &str| Some(sum(name) / sum(names::PACKETS_SENT)).filter(|ratio| ratio.is_finite());
     let seconds = |point: &Point| point.duration_ns as f64 / 1e9;
@@ -155,29 +152,20 @@ fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) 
     let count = |name: &str| {
         points.iter().filter_map(|point| point.figures.get(name)?.n).fold(0u64, |sum, n| sum.saturating_add(n))
     };
-    let mut costs: Vec<LayerCost> = LAYERS
-        .iter()
-        .map(|(word, short, name)| LayerCost {
-            layer: (*word).into(),
-            us_per_packet: over(&|point| point.value(name)),
-            cpu_ratio: over(&|point| share(point, point.value(name)?)),
-            events_per_packet: events
-                .iter()
-                .map(|event| over(&|point| point.value(&names::event_per_packet(short, event))))
-                .collect(),
-            samples: count(name),
-        })
-        .collect();
-    costs.push(LayerCost {
-        layer: OVERALL.into(),
-        us_per_packet: over(&stack_us),
-        cpu_ratio: over(&|point| share(point, stack_us(point)?)),
+    let cost = |layer: &str, short: &str, us: &dyn Fn(&Point) -> Option<f64>, samples| LayerCost {
+        layer: layer.into(),
+        us_per_packet: over(us),
+        cpu_ratio: over(&|point| share(point, us(point)?)),
         events_per_packet: events
             .iter()
-            .map(|event| over(&|point| point.value(&names::event_per_packet("stack", event))))
+            .map(|event| over(&|point| point.value(&names::event_per_packet(short, event))))
             .collect(),
-        samples: costs.iter().filter(|cost| is_stack(&cost.layer)).map(|cost| cost.samples).sum(),
-    });
+        samples,
+    };
+    let of_layer = |(word, short, name): &LayerNames| cost(word, short, &|point| point.value(name), count(name));
+    let mut costs: Vec<LayerCost> = LAYERS.iter().map(of_layer).collect();
+    let of_stack = costs.iter().filter(|cost| is_stack(&cost.layer)).map(|cost| cost.samples).sum();
+    costs.push(cost(OVERALL, "stack", &stack_us, of_stack));
     LayersAt {
         value,
         packets_sent: sum(names::PACKETS_SENT) as u64,
@@ -192,30 +180,20 @@ fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Axis, AxisPlace, Figure, Figures, Origin, Pace, Sweep};
+    use record::{Axis, AxisPlace, Figure, Figures, Origin, Sweep};
 
     fn point(repeat: u32, connections: u64, tcp_us: f64) -> Point {
-        let mut figures = Figures::default();
-        for (word, _, name) in LAYERS {
-            let us = if word == "TCP" { tcp_us } else { 1.0 };
-            figures.set(name, Figure::new(us, "us", 100, Origin::Sampled));
-        }
-        for (name, count) in [
+        let mut figures = LAYERS.map(|(word, _, name)| (name, if word == "TCP" { tcp_us } else { 1.0 })).to_vec();
+        figures.extend([
             (names::PACKETS_SENT, 10_000.0),
             (names::PACKETS_RECEIVED, 9_000.0),
             (names::SEGMENTS_SENT, 10_000.0),
             (names::PAYLOAD_SENT, 14_480_000.0),
-        ] {
-            figures.set(name, Figure::new(count, "count", 1, Origin::Counted));
-        }
-        figures.set("layer.stack_cycles_per_packet_sent", Figure::not_measured("count", "no counter"));
-        Point {
-            index: repeat,
-            axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64, slowed: None }),
-            duration_ns: 1_000_000_000,
-            figures,
-            ..Point::new(Sweep::Axis, repeat, connections, Pace::Closed)
-        }
+        ]);
+        let mut point = crate::point::tests::point(Sweep::Axis, repeat, connections, &figures);
+        point.figures.set("layer.stack_cycles_per_packet_sent", Figure::not_measured("count", "no counter"));
+        point.axis = Some(AxisPlace { axis: Axis::Connections, value: connections as f64, slowed: None });
+        point
     }
 
     fn findings(points: &[Point]) -> super::super::AxisFindings {

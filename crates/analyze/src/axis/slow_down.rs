@@ -6,9 +6,8 @@
 
 use super::{SEED, estimate};
 use crate::disturbance::counted;
-use crate::point::{client_limited, cpu_us};
-use crate::statistics::student;
-use crate::statistics::{bootstrap, median};
+use crate::point::{client_limited, cpu_us, most};
+use crate::statistics::{bootstrap, median, student};
 use crate::within;
 use record::{Criteria, Estimate, Pace, Point, names};
 use serde::Serialize;
@@ -85,7 +84,7 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
     let costs = counted(plain).into_iter().filter_map(cpu_us);
     let times = counted(plain).into_iter().filter_map(time_us);
     let time = slope(&of_time, criteria);
-    let is_client_limited = 2 * plain.iter().filter(|point| client_limited(point, criteria)).count() > plain.len();
+    let is_client_limited = most(plain, |point| client_limited(point, criteria));
     let (cost_us, time_now_us) = (median(costs), median(times));
     if most_added_us <= LEAST_ADDED_RATIO * cost_us.unwrap_or(0.0) {
         return None;

@@ -16,8 +16,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Rate => format!("{}/s", format_si(value)),
         Axis::Delay => format!("{} of delay", format_nanos(value)),
-        Axis::InFlight if value == 1.0 => "1 request in flight on a connection".into(),
-        Axis::InFlight => format!("{} requests in flight on a connection", grouped(value)),
+        Axis::InFlight => format!("{} in flight on a connection", one("request")),
         Axis::Cold => one("cold connection"),
         Axis::TimeWait => one("TIME_WAIT socket"),
         Axis::Connections | Axis::Conforming => one("connection"),
@@ -113,16 +112,12 @@ fn is_flat(ratio: &Estimate) -> bool {
 
 /// `CPU per request grew from 5.1 to 7.9 us between 0 and 2,000 cold connections (+55 %, ...).`
 fn change_sentence(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
-    if is_flat(&change.ratio) {
-        return format!(
-            "{name} did not change measurably {ends}: {} and {}{}.",
-            words(change.from),
-            words(change.to),
-            by(&change.ratio)
-        );
+    let (from, to, by) = (words(change.from), words(change.to), by(&change.ratio));
+    match change.ratio.value > 1.0 {
+        _ if is_flat(&change.ratio) => format!("{name} did not change measurably {ends}: {from} and {to}{by}."),
+        true => format!("{name} grew from {from} to {to} {ends}{by}."),
+        false => format!("{name} fell from {from} to {to} {ends}{by}."),
     }
-    let verb = if change.ratio.value > 1.0 { "grew" } else { "fell" };
-    format!("{name} {verb} from {} to {} {ends}{}.", words(change.from), words(change.to), by(&change.ratio))
 }
 
 /// The most important finding of an axis, in one sentence.

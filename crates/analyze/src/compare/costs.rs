@@ -3,7 +3,7 @@
 //! longer does not look like a changed server.
 
 use super::pooled::{CommonLoad, pooled};
-use super::{PointsAtLoad, levels, same_load};
+use super::{MatchedLoad, levels, matched};
 use crate::growth::{CpuChange, LAYERS, function_names, function_us};
 use crate::profile::why_no_stacks;
 use crate::within;
@@ -28,38 +28,35 @@ pub struct Costs {
 /// Compares the costs of a request in two runs.
 pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     let (of_a, of_b) = (levels(a), levels(b));
-    let matched: Vec<(&PointsAtLoad<'_>, &PointsAtLoad<'_>)> =
-        of_a.iter().filter_map(|level| Some((level, of_b.iter().find(|other| same_load(level.0, other.0))?))).collect();
-    let pairs: Vec<PointPair<'_>> = matched.iter().map(|(a, b)| (a.1.as_slice(), b.1.as_slice())).collect();
-    let layer = |(word, name): &(&str, &'static str)| cost(word, &pairs, confidence, |point| point.value(name));
-    let function = |name: &str| cost(name, &pairs, confidence, |point| function_us(point, name));
-    let names = function_names(pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).copied());
+    let loads = matched(&of_a, &of_b);
+    let layer = |(word, name): &(&str, &'static str)| cost(word, &loads, confidence, |point| point.value(name));
+    let function = |name: &str| cost(name, &loads, confidence, |point| function_us(point, name));
+    let names = function_names(loads.iter().flat_map(|(_, a, b)| a.iter().chain(*b)).copied());
     let mut functions: Vec<CpuChange> = names.into_iter().filter_map(function).collect();
     functions.sort_by(|a, b| b.difference_us.value.abs().total_cmp(&a.difference_us.value.abs()));
-    Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
+    Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &loads) }
 }
 
-type PointPair<'a> = (&'a [&'a Point], &'a [&'a Point]);
 type FoldedPair = (Folded, Folded);
 
 fn cost(
     name: &str,
-    pairs: &[PointPair<'_>],
+    loads: &[MatchedLoad<'_>],
     confidence: f64,
     value: impl Fn(&Point) -> Option<f64>,
 ) -> Option<CpuChange> {
     let common =
-        |(a, b): &PointPair<'_>| CommonLoad { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
+        |(_, a, b): &MatchedLoad<'_>| CommonLoad { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
     let known: Vec<CommonLoad<()>> =
-        pairs.iter().map(common).filter(|one| !one.a.is_empty() && !one.b.is_empty()).collect();
+        loads.iter().map(common).filter(|one| !one.a.is_empty() && !one.b.is_empty()).collect();
     let all = pooled(&known, false)?;
     Some(CpuChange { name: name.to_string(), from_us: all.a, to_us: all.b, difference_us: all.difference(confidence) })
 }
 
-fn stacks((a, b): (&RunDir, &RunDir), pairs: &[PointPair<'_>]) -> Result<FoldedPair, String> {
-    let loads: Vec<FoldedPair> = pairs
+fn stacks((a, b): (&RunDir, &RunDir), loads: &[MatchedLoad<'_>]) -> Result<FoldedPair, String> {
+    let loads: Vec<FoldedPair> = loads
         .iter()
-        .map(|(of_a, of_b)| (per_request(a, of_a), per_request(b, of_b)))
+        .map(|(_, of_a, of_b)| (per_request(a, of_a), per_request(b, of_b)))
         .filter(|(a, b)| !a.0.is_empty() && !b.0.is_empty())
         .collect();
     if loads.is_empty() {

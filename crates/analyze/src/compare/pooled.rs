@@ -3,7 +3,7 @@
 //! Zeger, 1986), tested with Student's t. Paired sides are compared within repeats; otherwise each side has its own
 //! error (Welch, 1947).
 
-use crate::statistics::{student, weighted_median};
+use crate::statistics::{weighted_median, with_error};
 use crate::within::{RepeatPair, Visit, paired};
 use record::Estimate;
 use std::borrow::Borrow;
@@ -53,9 +53,8 @@ pub(super) struct PooledChange {
 impl RepeatMean {
     /// The mean with its interval.
     pub fn estimate(&self, confidence: f64) -> Estimate {
-        let reach = self.error.and_then(|error| Some(student(confidence, error.freedom)? * error.value));
-        let ends = reach.map(|reach| (self.value - reach, self.value + reach));
-        Estimate::new(self.value, ends, confidence, self.repeats)
+        let StandardError { value: error, freedom } = self.error.unwrap_or(StandardError { value: 0.0, freedom: 0.0 });
+        with_error(self.value, error, freedom, confidence, self.repeats)
     }
 }
 
@@ -191,25 +190,19 @@ pub(super) fn departing<K>(loads: &[impl Borrow<CommonLoad<K>>], is_paired: bool
 mod tests {
     use super::*;
 
-    fn visits(values: &[(u32, f64)]) -> BTreeMap<u32, Visit> {
+    /// A load with the values of each repeat on both sides.
+    fn load(at: u32, a: &[(u32, f64)], b: &[(u32, f64)]) -> CommonLoad<u32> {
         let visit = |value| Visit { at_ms: 0.0, value, weight: 1.0, left_out: 0 };
-        values.iter().map(|(repeat, value)| (*repeat, visit(*value))).collect()
+        let [a, b] = [a, b].map(|side| side.iter().map(|(repeat, value)| (*repeat, visit(*value))).collect());
+        CommonLoad { at, a, b }
     }
 
     #[test]
     fn the_mean_over_loads_is_tested_like_the_mean_over_repeats() {
         // The repeats differ by 0.1, 0.2 and 0.3, each the mean of two loads.
         let loads = [
-            CommonLoad {
-                at: 1,
-                a: visits(&[(0, 1.0), (1, 2.0), (2, 1.5)]),
-                b: visits(&[(0, 1.0), (1, 2.1), (2, 1.7)]),
-            },
-            CommonLoad {
-                at: 2,
-                a: visits(&[(0, 5.0), (1, 6.0), (2, 5.5)]),
-                b: visits(&[(0, 5.2), (1, 6.3), (2, 5.9)]),
-            },
+            load(1, &[(0, 1.0), (1, 2.0), (2, 1.5)], &[(0, 1.0), (1, 2.1), (2, 1.7)]),
+            load(2, &[(0, 5.0), (1, 6.0), (2, 5.5)], &[(0, 5.2), (1, 6.3), (2, 5.9)]),
         ];
         let found = pooled(&loads, true).unwrap();
         let StandardError { value: error, freedom } = found.change.error.unwrap();
@@ -224,7 +217,7 @@ mod tests {
 
     #[test]
     fn one_repeat_has_no_error() {
-        let loads = [CommonLoad { at: 1, a: visits(&[(0, 1.0)]), b: visits(&[(0, 1.5)]) }];
+        let loads = [load(1, &[(0, 1.0)], &[(0, 1.5)])];
         for is_paired in [true, false] {
             assert_eq!(pooled(&loads, is_paired).unwrap().change.error, None);
             assert_eq!(departing(&loads, is_paired, 0.95), [false]);
@@ -235,15 +228,15 @@ mod tests {
     #[test]
     fn a_differing_load_is_found_in_spite_of_drift_between_repeats() {
         let drift = [0.0, 0.3, -0.2, 0.1, 0.25, -0.1];
-        let load = |at: u32, by: f64| {
-            let side = |by: f64, salt: u32| {
+        let differing = |at: u32, by: f64| {
+            let side = |by: f64, salt: u32| -> Vec<(u32, f64)> {
                 let noise = |repeat: usize| 0.02 * f64::from((at * 7 + repeat as u32 * 5 + salt * 3) % 11) / 11.0;
                 let value = |(repeat, drift): (usize, &f64)| (repeat as u32, drift + by + noise(repeat));
-                visits(&drift.iter().enumerate().map(value).collect::<Vec<_>>())
+                drift.iter().enumerate().map(value).collect()
             };
-            CommonLoad { at, a: side(0.0, 1), b: side(by, at * at + 2) }
+            load(at, &side(0.0, 1), &side(by, at * at + 2))
         };
-        let loads: Vec<CommonLoad<u32>> = (0..8).map(|at| load(at, if at == 5 { -0.3 } else { -0.05 })).collect();
+        let loads: Vec<CommonLoad<u32>> = (0..8).map(|at| differing(at, if at == 5 { -0.3 } else { -0.05 })).collect();
         for is_paired in [true, false] {
             let found = departing(&loads, is_paired, 0.99);
             assert!(found[5] && found.iter().filter(|departs| **departs).count() == 1, "{is_paired}: {found:?}");

@@ -3,6 +3,7 @@
 
 use super::words::{change_words, ends_words, limit_words, percent, range_words};
 use super::{Better, Comparison, Difference, Outcome};
+use crate::shown::in_brackets;
 use crate::statistics::{mean, mean_estimate};
 use record::units::{count, format_bytes, grouped};
 use record::{Estimate, Point, RunDir, names};
@@ -52,47 +53,40 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
         [first, .., last] => format!("from {} to {} connections", grouped(*first), grouped(*last)),
         [] => String::new(),
     };
-    let tested = comparison.figures.iter().any(|figure| figure.outcome != Outcome::Untested);
-    let mut words = if !tested {
+    let mut said = Vec::new();
+    if comparison.figures.iter().all(|figure| figure.outcome == Outcome::Untested) {
         let are = if comparison.repeats == 1 { "is" } else { "are" };
-        format!("Could not tell: {rounds} {loads} {are} too few for a test.")
+        said.push(format!("Could not tell: {rounds} {loads} {are} too few for a test."));
     } else if comparison.figures.iter().all(|figure| figure.is_invalid) {
-        format!("Could not tell: the points of {rounds} {loads} did not measure the server; see the doubts.")
-    } else if found.is_empty() {
-        String::new()
-    } else {
+        said.push(format!(
+            "Could not tell: the points of {rounds} {loads} did not measure the server; see the doubts."
+        ));
+    } else if !found.is_empty() {
         let change =
             |figure: &&Difference| format!("{} ({})", change_words(figure), ends_words(figure).unwrap_or_default());
         let all: Vec<String> = found.iter().map(change).collect();
-        format!("With it, the server {}, in {rounds} {loads}.", all.join("; "))
-    };
+        said.push(format!("With it, the server {}, in {rounds} {loads}.", all.join("; ")));
+    }
     let unchanged: Vec<String> =
         others.iter().filter(|figure| !figure.is_invalid).filter_map(|figure| within(figure)).collect();
     let unchanged = unchanged.join(", ");
     match (unchanged.is_empty(), found.is_empty()) {
         (true, _) => {}
-        (false, true) => {
-            words.push_str(&format!("No change of the server was found in {rounds} {loads}: {unchanged}."));
-        }
-        (false, false) => words.push_str(&format!(" No change was found in {unchanged}.")),
+        (false, true) => said.push(format!("No change of the server was found in {rounds} {loads}: {unchanged}.")),
+        (false, false) => said.push(format!("No change was found in {unchanged}.")),
     }
     let worse: Vec<&str> = comparison.regressions().map(|figure| figure.word).collect();
     if !worse.is_empty() {
         let limit = limit_words(comparison.regressions());
-        words.push_str(&format!(" A regression at a threshold of {limit}: {}.", worse.join(", ")));
+        said.push(format!("A regression at a threshold of {limit}: {}.", worse.join(", ")));
     }
     let own = price.own_cpus.map(|own| {
         let percent = |cpus: f64| format!("{:.2}", cpus * 100.0);
-        let ends = own.interval().map(|(low, high)| format!(" ({} to {})", percent(low), percent(high)));
-        format!("{} % of a CPU{}", percent(own.value), ends.unwrap_or_default())
+        format!("{} % of a CPU{}", percent(own.value), in_brackets(&own, percent))
     });
-    let memory = price.own_memory_bytes.map(|own| format_bytes(own.value));
-    match (own, memory) {
-        (Some(own), Some(memory)) => words.push_str(&format!(" The command itself used {own} and {memory} of memory.")),
-        (Some(own), None) => words.push_str(&format!(" The command itself used {own}.")),
-        _ => {}
-    }
-    words
+    let memory = price.own_memory_bytes.map(|own| format!(" and {} of memory", format_bytes(own.value)));
+    said.extend(own.map(|own| format!("The command itself used {own}{}.", memory.unwrap_or_default())));
+    said.join(" ")
 }
 
 /// Describes a figure without a significant change: its interval, and the smallest change that would have been found.

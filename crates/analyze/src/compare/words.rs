@@ -113,26 +113,21 @@ fn is_many(figure: &Difference) -> bool {
 /// The change of a figure without its interval: `answers 8.1 % fewer requests`.
 pub(super) fn change_words(figure: &Difference) -> String {
     let ratio = figure.ratio.value;
-    if is_many(figure) {
-        let times = format!("{ratio:.1} times");
-        return match figure.figure {
-            names::SERVER_CPU => format!("costs {times} as much CPU per request"),
-            names::RESPONSE_P50 => format!("has a median time {times} as long"),
-            names::RESPONSE_P99 => format!("has a p99 {times} as long"),
-            name if name == GOOD.0 => format!("gives {times} as many good answers"),
-            name if name == PLAN.0 => format!("has {times} the rate to plan with"),
-            _ => format!("answers {times} as many requests"),
-        };
-    }
-    let (size, is_up) = (percent(ratio - 1.0), ratio > 1.0);
-    let of = |up: &'static str, down: &'static str| if is_up { up } else { down };
-    match figure.figure {
-        names::SERVER_CPU => format!("costs {size} {} CPU per request", of("more", "less")),
-        names::RESPONSE_P50 => format!("has a median time {size} {}", of("longer", "shorter")),
-        names::RESPONSE_P99 => format!("has a p99 {size} {}", of("longer", "shorter")),
-        name if name == GOOD.0 => format!("gives {size} {} good answers", of("more", "fewer")),
-        name if name == PLAN.0 => format!("has a {size} {} rate to plan with", of("higher", "lower")),
-        _ => format!("answers {size} {} requests", of("more", "fewer")),
+    let many = is_many(figure);
+    let (verb, [times, up, down], what) = match figure.figure {
+        names::SERVER_CPU => ("costs", ["as much", "more", "less"], " CPU per request"),
+        names::RESPONSE_P50 => ("has a median time", ["as long", "longer", "shorter"], ""),
+        names::RESPONSE_P99 => ("has a p99", ["as long", "longer", "shorter"], ""),
+        name if name == GOOD.0 => ("gives", ["as many", "more", "fewer"], " good answers"),
+        name if name == PLAN.0 => {
+            (if many { "has" } else { "has a" }, ["the", "higher", "lower"], " rate to plan with")
+        }
+        _ => ("answers", ["as many", "more", "fewer"], " requests"),
+    };
+    match (percent(ratio - 1.0), ratio > 1.0) {
+        _ if many => format!("{verb} {ratio:.1} times {times}{what}"),
+        (size, true) => format!("{verb} {size} {up}{what}"),
+        (size, false) => format!("{verb} {size} {down}{what}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Chooses a model by cross-validation: each level is predicted by a model fitted to the others. A model fitted up to
 //! half the yield point must also predict everything beyond.
 
-use super::readings::{ModelPoint, Readings, levels, typical};
+use super::readings::{ModelPoint, Readings, levels, typical, typicals};
 use super::server::{Form, Server, fit};
 use crate::Refused;
 use crate::statistics::{interval_of, median, random};
@@ -99,11 +99,6 @@ pub struct ModelChoice {
     pub alike: Vec<Server>,
 }
 
-/// The medians of the levels.
-pub fn typicals(readings: &[ModelPoint]) -> Vec<ModelPoint> {
-    levels(readings).iter().map(|level| typical(level)).collect()
-}
-
 /// The smallest significant difference of errors: the standard error of a level's median throughput.
 fn tie(readings: &[ModelPoint]) -> f64 {
     let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
@@ -169,7 +164,7 @@ pub fn choose(readings: &[ModelPoint], cpus: f64) -> Result<ModelChoice, Refused
     }
 }
 
-/// Refuses too few levels, and levels at a single load.
+/// Refuses too few levels, and levels at a single load. `kind` of loop: `closed-loop` or `open-loop`.
 pub fn enough(levels: &[ModelPoint], kind: &str) -> Result<(), Refused> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.sort_by(f64::total_cmp);
@@ -184,14 +179,12 @@ pub fn enough(levels: &[ModelPoint], kind: &str) -> Result<(), Refused> {
                 "all points are at one load, {load}: a model needs at least 3 loads; measure a sweep with find"
             )))
         }
-        [] | [_, _] => Err(too_few(loads.len(), kind)),
+        [] | [_, _] => Err(Refused(format!(
+            "{} {kind} loads are too few for a model (at least 3): measure more with find",
+            loads.len()
+        ))),
         _ => Ok(()),
     }
-}
-
-/// `kind` of loop: `closed-loop` or `open-loop`.
-pub(super) fn too_few(found: usize, kind: &str) -> Refused {
-    Refused(format!("{found} {kind} loads are too few for a model (at least 3): measure more with find"))
 }
 
 fn check(form: Form, levels: &[ModelPoint], cpus: f64) -> Check {
@@ -248,19 +241,8 @@ fn check(form: Form, levels: &[ModelPoint], cpus: f64) -> Check {
 /// levels. Below saturation forms differ only in the demand. The simplest form within a tenth of the best comes
 /// first.
 fn farsighted(low: &[ModelPoint], cpus: f64) -> Vec<(f64, Form)> {
-    /// Forms that loads far below saturation can distinguish.
-    const FORMS: [Form; 10] = [
-        Form::Constant,
-        Form::Variance,
-        Form::Waking,
-        Form::Background,
-        Form::Growing,
-        Form::WakingGrowing,
-        Form::WakingDoubling,
-        Form::BackgroundDoubling,
-        Form::Cooling,
-        Form::CoolingDoubling,
-    ];
+    // Loads far below saturation do not distinguish the others.
+    let forms = Form::ALL.into_iter().filter(|form| !matches!(form, Form::BackgroundGrowing | Form::Usl));
     let errors = |form: Form| {
         let begun = (low.len() / 2).max(form.parameters().div_ceil(2) + 1);
         let errors: Vec<f64> = (begun..low.len())
@@ -275,7 +257,7 @@ fn farsighted(low: &[ModelPoint], cpus: f64) -> Vec<(f64, Form)> {
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         mean.is_finite().then(|| mean.sqrt())
     };
-    let mut checked: Vec<(f64, Form)> = FORMS.into_iter().filter_map(|form| Some((errors(form)?, form))).collect();
+    let mut checked: Vec<(f64, Form)> = forms.filter_map(|form| Some((errors(form)?, form))).collect();
     checked.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = checked.first().map_or(0.0, |(error, _)| *error);
     let near = checked.iter().enumerate().filter(|(_, (error, _))| is_near(*error, least, FAR_TIE));

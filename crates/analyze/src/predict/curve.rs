@@ -32,11 +32,8 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
     let readings = readings::read(std::slice::from_ref(run))?;
     let fitted = fitted_to(&readings, run, resamples)?;
     let server = &fitted.choice.server;
-    let levels = check::typicals(&readings.closed);
-    let (first, last) = match (levels.first(), levels.last()) {
-        (Some(first), Some(last)) => (first.load, last.load),
-        _ => return Err(check::too_few(0, "closed-loop")),
-    };
+    let levels = readings::typicals(&readings.closed);
+    let (first, last) = (levels[0].load, levels[levels.len() - 1].load);
     let steps = ((last / first).log2() * STEPS_PER_DOUBLING).ceil().clamp(1.0, 200.0);
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
     let confidence = readings.criteria.confidence_ratio;
@@ -51,7 +48,7 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
         };
         loads.iter().filter_map(|load| at(*load)).collect()
     };
-    let cold = levels.first().map_or(0.0, |level| level.cold);
+    let cold = levels[0].cold;
     let throughput = follow(&|server, load| Some(server.closed(load, cold).throughput_per_sec));
     let p50 = follow(&|server, load| {
         let (state, cycle_s) = server.cycle(load, cold);

@@ -1,9 +1,9 @@
 //! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate. Banga
 //! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change on the way.
 
-use super::readings::{ModelPoint, levels, typical};
+use super::readings::{ModelPoint, levels, typicals};
 use super::regression::{Line, line};
-use crate::statistics::mean_estimate;
+use crate::statistics::{mean_estimate, median};
 use record::Estimate;
 use serde::Serialize;
 
@@ -80,13 +80,13 @@ pub struct Shape {
 
 /// The shape at the measured levels on the given side of saturation; of all levels if that side has none.
 pub fn shape(readings: &[ModelPoint], is_saturated: impl Fn(&ModelPoint) -> bool, wanted: bool) -> Option<Shape> {
-    let all: Vec<ModelPoint> = levels(readings).iter().map(|level| typical(level)).collect();
+    let all = typicals(readings);
     let same: Vec<&ModelPoint> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();
     let chosen = if same.is_empty() { all.iter().collect() } else { same };
-    let ratio = |part: fn(&ModelPoint) -> Option<f64>| {
-        let ratios = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?));
-        crate::statistics::median(ratios)
-    };
-    let means = chosen.iter().filter_map(|r| Some(r.mean_s? / r.cycle_s()));
-    Some(Shape { mean: crate::statistics::median(means)?, p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
+    let ratio = |of: fn(&ModelPoint) -> Option<f64>| median(chosen.iter().filter_map(|reading| of(reading)));
+    Some(Shape {
+        mean: ratio(|r| Some(r.mean_s? / r.cycle_s()))?,
+        p50: ratio(|r| Some(r.p50_s? / r.mean_s?))?,
+        p99: ratio(|r| Some(r.p99_s? / r.mean_s?))?,
+    })
 }

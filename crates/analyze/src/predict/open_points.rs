@@ -1,12 +1,11 @@
 //! Compares the run's open-loop points with the chosen model: a limit that only they show, and a prediction for each.
 
-use super::check::typicals;
 use super::demand::Shape;
 use super::open::Queue;
 use super::question::shapes;
-use super::readings::Readings;
+use super::readings::{Readings, typicals};
 use super::server::{FULL, Server};
-use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
+use super::validate::{Checked, RATE_ERROR, checked};
 use record::units::{format_nanos, format_si};
 
 /// The lowest offered rate that failed with no higher rate held, requests per second.
@@ -22,11 +21,8 @@ pub fn limit(readings: &Readings) -> Option<f64> {
     let fails = fails_at(readings)?;
     let levels = typicals(&readings.open);
     let first = levels.iter().find(|level| level.load == fails)?;
-    if first.busy_cpus >= FULL * readings.parallel_cpus {
-        return None;
-    }
-    let limit = readings.highest_per_sec();
-    (limit > 0.0).then_some(limit)
+    let is_cpu_full = first.busy_cpus >= FULL * readings.parallel_cpus;
+    Some(readings.highest_per_sec()).filter(|limit| *limit > 0.0 && !is_cpu_full)
 }
 
 /// The server with this limit, if it is lower than its own.
@@ -50,14 +46,13 @@ pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     let [below, _] = shapes(readings, server);
     let mut numbers = Vec::new();
     for level in typicals(&readings.open) {
-        let rate = ("throughput", "open", "1/s");
         let predicted = Some(level.load.min(capacity));
-        numbers.push(checked(rate, Some(level.load), level.throughput_per_sec, predicted, RATE_ERROR));
+        numbers.push(checked(("throughput", "open"), Some(level.load), level.throughput_per_sec, predicted));
         let queue = server.open_queue(level.load, level.cold);
         for (name, measured, quantile) in [("p50", level.p50_s, 0.5), ("p99", level.p99_s, 0.99)] {
             if let (Some(measured), Some(queue), false) = (measured, &queue, level.failed) {
                 let predicted = quantile_s(server, queue, 0.0, below, quantile);
-                numbers.push(checked((name, "open", "s"), Some(level.load), measured, Some(predicted), TIME_ERROR));
+                numbers.push(checked((name, "open"), Some(level.load), measured, Some(predicted)));
             }
         }
     }
@@ -78,13 +73,16 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
             format_si(fails)
         ));
     }
-    for (name, form) in [("throughput", false), ("p50", true), ("p99", true)] {
+    for name in ["throughput", "p50", "p99"] {
         let all: Vec<&Checked> = numbers.iter().filter(|number| number.name == name).collect();
         let off: Vec<&&Checked> = all.iter().filter(|number| !number.passes()).collect();
         let error = |number: &Checked| number.error_ratio.map_or(f64::INFINITY, |error| (1.0 + error).ln().abs());
         let worst = off.iter().max_by(|a, b| error(a).total_cmp(&error(b)));
         if let Some((worst, predicted)) = worst.and_then(|worst| Some((worst, worst.predicted?))) {
-            let words = |value: f64| if form { format_nanos(value * 1e9) } else { format!("{}/s", format_si(value)) };
+            let words = |value: f64| match worst.unit {
+                "s" => format_nanos(value * 1e9),
+                _ => format!("{}/s", format_si(value)),
+            };
             doubts.push(format!(
                 "at {} of {} open-loop loads, the predicted {name} is off by more than {:.0} %, most at {}/s: {} \
                  measured, {} predicted",

@@ -2,7 +2,7 @@
 //! refused.
 
 use super::cheaper::Cheaper;
-use super::check::{ModelChoice, interval, typicals};
+use super::check::{ModelChoice, interval};
 use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
@@ -10,42 +10,12 @@ use super::open_points;
 use super::readings::{ModelPoint, Readings};
 use super::server::{Form, LoadedServer, Server, first};
 use crate::Refused;
-use record::Estimate;
 use record::units::{count, format_si, percent};
+use record::{Estimate, WhatIf};
 use serde::Serialize;
 
 /// Rates above this multiple of the highest measured one are not predicted, for each CPU.
 const REACH: f64 = 10.0;
-
-/// The rate of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
-pub enum Rate {
-    /// Requests per second.
-    PerSec(f64),
-    /// A multiple of the highest throughput of the run.
-    Times(f64),
-}
-
-/// A question. The default asks about the server as it was measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Question {
-    /// Number of CPUs for the server.
-    pub cpus: Option<f64>,
-    /// Rate of an open loop.
-    pub rate: Option<Rate>,
-    /// Connections of a closed loop.
-    pub connections: Option<f64>,
-    /// Time added to each round trip of the path, seconds.
-    pub delay_s: f64,
-    /// Cold connections during the load.
-    pub cold: Option<f64>,
-    /// Whether scalable select removes all cost that grows with idle connections.
-    pub scaled_select: bool,
-    /// Layers and functions that become cheaper: name, and saved share of the cost.
-    pub cheaper: Vec<(String, f64)>,
-    /// Another mix: shares by class label, or class number from 1 on. Empty = as measured.
-    pub mix: Vec<(String, f64)>,
-}
 
 /// A predicted number.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -114,17 +84,17 @@ pub fn answer(
     readings: &Readings,
     choice: &ModelChoice,
     resampled: &[Server],
-    question: &Question,
+    question: &WhatIf,
     costs: &CostEffect,
 ) -> Result<Answer, Refused> {
     let server = choice.server;
-    let mut assumptions = refuse(readings, &server, question)?;
+    let situation = Situation::new(readings, question, shapes(readings, &server), costs);
+    let mut assumptions = refuse(&situation, &server)?;
     assumptions.extend(costs.assumptions());
-    let situation = Situation { readings, question, shapes: shapes(readings, &server), costs };
     let mut numbers = Vec::new();
-    let cold = question.cold.unwrap_or(0.0);
+    let cold = situation.cold;
     let too_far = situation.too_far(&server);
-    let asks_for_load = question.connections.is_some() || question.rate.is_some();
+    let asks_for_load = situation.connections.is_some() || situation.rate.is_some();
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
         let is_of_load = !matches!(name, "plan for" | "breaks at" | "capacity" | "yield point" | "failure point");
         let refused = too_far.as_ref().filter(|(_, load)| *load || !is_of_load);
@@ -137,7 +107,7 @@ pub fn answer(
         numbers.push(Predicted { name, unit, estimate, not_predicted: value.is_none().then(|| why.to_string()) });
     };
     let criteria = &readings.criteria;
-    if let Some(n) = question.connections {
+    if let Some(n) = situation.connections {
         put("throughput", "1/s", &|s| Some(s.closed(n, cold).throughput_per_sec), "");
         if server.form != Form::Usl {
             put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
@@ -147,7 +117,7 @@ pub fn answer(
         put("response p50", "s", &|s| situation.closed_time(s, n, |shape| shape.p50), why);
         put("response p99", "s", &|s| situation.closed_time(s, n, |shape| shape.p99), why);
     }
-    if let Some(rate) = situation.rate() {
+    if let Some(rate) = situation.rate {
         let over = match situation.failed_at(rate) {
             Some(fails) => format!("the run failed at {}/s offered", format_si(fails)),
             None => "the offered rate is beyond the capacity: the queue grows as long as the load lasts".to_string(),
@@ -159,7 +129,7 @@ pub fn answer(
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
                 let queue = situation.queue(s, rate)?;
-                Some(open_points::quantile_s(s, &queue, question.delay_s, situation.shapes[0], quantile))
+                Some(open_points::quantile_s(s, &queue, situation.delay_s, situation.shapes[0], quantile))
             };
             put(name, "s", &time, over);
         }
@@ -182,7 +152,7 @@ pub fn answer(
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
     Ok(Answer {
-        question: question_words(question, situation.rate()),
+        question: question_words(&situation),
         numbers,
         bottleneck: bottleneck(&situation, &server, too_far.is_some_and(|(_, load)| load || !asks_for_load)),
         assumptions,
@@ -194,11 +164,18 @@ pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &LoadedS
     shapes[usize::from(is_full)]
 }
 
+/// A question in the models' units.
 struct Situation<'a> {
     readings: &'a Readings,
-    question: &'a Question,
+    question: &'a WhatIf,
     shapes: [Option<Shape>; 2],
     costs: &'a CostEffect,
+    connections: Option<f64>,
+    /// Offered rate, requests per second.
+    rate: Option<f64>,
+    cpus: Option<f64>,
+    cold: f64,
+    delay_s: f64,
 }
 
 pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2] {
@@ -207,44 +184,54 @@ pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2]
     [false, true].map(|wanted| shape(&readings.closed, is_full, wanted))
 }
 
-impl Situation<'_> {
+impl<'a> Situation<'a> {
+    fn new(
+        readings: &'a Readings,
+        question: &'a WhatIf,
+        shapes: [Option<Shape>; 2],
+        costs: &'a CostEffect,
+    ) -> Situation<'a> {
+        let number = |count: Option<u64>| count.map(|count| count as f64);
+        Situation {
+            readings,
+            question,
+            shapes,
+            costs,
+            connections: number(question.connections),
+            rate: question.rate_per_sec.or(question.rate_times.map(|times| times * readings.highest_per_sec())),
+            cpus: number(question.cpus),
+            cold: number(question.cold).unwrap_or(0.0),
+            delay_s: question.delay_ns.unwrap_or(0) as f64 / 1e9,
+        }
+    }
+
     fn change(&self, server: &Server) -> Server {
         let mut changed = *server;
         for cost_s in [&mut changed.base_s, &mut changed.growth_s, &mut changed.doubling_s] {
             *cost_s *= self.costs.demand_ratio();
         }
-        changed.cpus = self.question.cpus.unwrap_or(server.cpus);
-        changed.path_s += self.question.delay_s;
+        changed.cpus = self.cpus.unwrap_or(server.cpus);
+        changed.path_s += self.delay_s;
         if self.question.scaled_select {
             changed.cold_growth_s = 0.0;
         }
         changed
     }
 
-    fn rate(&self) -> Option<f64> {
-        let highest = |readings: &[ModelPoint]| {
-            typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
-        };
-        match self.question.rate? {
-            Rate::PerSec(rate) => Some(rate),
-            Rate::Times(times) => Some(times * highest(&self.readings.closed).max(highest(&self.readings.open))),
-        }
-    }
-
     /// The rate at which the run failed, if the question asks about the unchanged server at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
-        let Question { rate: asked, connections, .. } = *self.question;
-        let is_same = *self.question == Question { rate: asked, connections, ..Question::default() };
+        let WhatIf { cpus, cold, scaled_select, cheaper, mix, .. } = self.question;
+        let is_same = (cpus, cold, scaled_select) == (&None, &None, &false) && self.delay_s == 0.0;
+        let is_same = is_same && cheaper.is_empty() && mix.is_empty();
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
     /// Refuses loads far beyond the measured ones, with a sentence. The flag: whether the requested load was measured.
     fn too_far(&self, server: &Server) -> Option<(String, bool)> {
-        let highest = self.readings.highest_per_sec();
-        let cold = self.question.cold.unwrap_or(0.0);
+        let (highest, cold) = (self.readings.highest_per_sec(), self.cold);
         let changed = self.change(server);
         let more = (changed.cpus / server.cpus).max(1.0) / self.costs.mix_ratio().min(1.0);
-        let asked = match (self.question.connections, self.rate()) {
+        let asked = match (self.connections, self.rate) {
             (Some(n), _) => changed.closed(n, cold).throughput_per_sec,
             (None, Some(rate)) => rate.min(changed.capacity_per_sec(cold)),
             (None, None) => 0.0,
@@ -269,24 +256,25 @@ impl Situation<'_> {
         if self.failed_at(rate).is_some() {
             return None;
         }
-        server.open_queue(rate, self.question.cold.unwrap_or(0.0))
+        server.open_queue(rate, self.cold)
     }
 
     /// A quantile of the response time: Little's law gives the cycle, the measured shape gives the distribution, and
     /// a longer path shifts it.
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
-        let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
+        let (state, cycle_s) = server.cycle(n, self.cold);
         let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
-        Some((cycle_s - self.question.delay_s) * shape.mean * part(&shape) + self.question.delay_s)
+        Some((cycle_s - self.delay_s) * shape.mean * part(&shape) + self.delay_s)
     }
 }
 
 /// Refuses questions that the data cannot answer, and returns the assumptions for others.
-fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, Refused> {
+fn refuse(situation: &Situation<'_>, server: &Server) -> Result<Vec<String>, Refused> {
+    let Situation { readings, question, cold, delay_s, .. } = *situation;
     let no = |words: &str| Err(Refused(words.into()));
     let asks_for_structure = question.cpus.is_some()
-        || question.delay_s > 0.0
-        || question.rate.is_some()
+        || delay_s > 0.0
+        || situation.rate.is_some()
         || question.scaled_select
         || !question.cheaper.is_empty()
         || !question.mix.is_empty();
@@ -294,7 +282,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         return no("these points fit the Universal Scalability Law, which has no CPUs, paths or open loops: only \
                    --connections can be answered");
     }
-    if question.delay_s > 0.0 && readings.reconnects {
+    if delay_s > 0.0 && readings.reconnects {
         return no("--round-trip needs a run without --requests-per-connection: no model includes the round trips of \
              connecting");
     }
@@ -319,7 +307,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         "the machine's speed stays as measured"
     };
     let mut assumed = vec![stays.to_string()];
-    match server.limit_per_sec.filter(|_| server.is_limited(question.cold.unwrap_or(0.0))) {
+    match server.limit_per_sec.filter(|_| server.is_limited(cold)) {
         Some(limit) => assumed.push(format!(
             "the limit of {}/s, which is not a CPU limit, stays as measured; more CPUs do not raise it",
             format_si(limit)
@@ -333,7 +321,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
             format_si(readings.highest_per_sec())
         )),
     }
-    if let Some(cpus) = question.cpus {
+    if let Some(cpus) = situation.cpus {
         assumed.push("the CPUs do not contend with each other (only one number of CPUs was measured)".into());
         if let Some(workers) = readings.workers {
             let words = count(workers.count as u64, workers.kind);
@@ -346,53 +334,46 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         }
         assumed.push("the network and the client keep up".into());
     }
-    if question.delay_s > 0.0 {
+    if delay_s > 0.0 {
         assumed.push("a longer path costs no server CPU time, and bandwidth and windows suffice".into());
     }
-    if question.rate.is_some() {
+    if situation.rate.is_some() {
         assumed.push("requests arrive independently (a Poisson process) on open connections".into());
         assumed.push("the variance of service times is that fitted to the closed loop".into());
-        if server.is_limited(question.cold.unwrap_or(0.0)) {
-            assumed.push(
-                "requests do not queue for the limit other than the CPU: near it, response times are \
-                    longer"
-                    .into(),
-            );
+        if server.is_limited(cold) {
+            let words = "requests do not queue for the limit other than the CPU: near it, response times are longer";
+            assumed.push(words.into());
         }
     }
-    if let Some(cold) = question.cold {
-        let most = colds.last().copied().unwrap_or(0.0);
-        if cold > 2.0 * most {
-            assumed.push(format!("the cost grows in a straight line from {most:.0} to {cold:.0} cold connections"));
-        }
+    let most_cold = colds.last().copied().unwrap_or(0.0);
+    if cold > 2.0 * most_cold {
+        assumed.push(format!("the cost grows in a straight line from {most_cold:.0} to {cold:.0} cold connections"));
     }
     if question.scaled_select {
         assumed.push("all cost that grows with cold connections is that of select or poll".into());
     }
     let highest = readings.closed.iter().map(|reading| reading.load).fold(0.0, f64::max);
-    if question.connections.is_some_and(|n| n > 2.0 * highest) {
+    if situation.connections.is_some_and(|n| n > 2.0 * highest) {
         assumed.push(format!("the trend up to {highest:.0} connections continues beyond them"));
     }
     assumed.push("response times have the measured distribution around their mean".into());
     Ok(assumed)
 }
 
-fn question_words(question: &Question, rate: Option<f64>) -> String {
-    let mut parts = Vec::new();
-    if let Some(n) = question.connections {
-        parts.push(record::units::count(n.round() as u64, "connection"));
-    }
-    if let Some(rate) = rate {
+fn question_words(situation: &Situation<'_>) -> String {
+    let question = situation.question;
+    let mut parts: Vec<String> = question.connections.iter().map(|n| count(*n, "connection")).collect();
+    if let Some(rate) = situation.rate {
         parts.push(format!("{}/s offered", format_si(rate)));
     }
     if let Some(cpus) = question.cpus {
-        parts.push(if cpus == 1.0 { "1 CPU".into() } else { format!("{cpus} CPUs") });
+        parts.push(if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
     }
-    if question.delay_s > 0.0 {
-        parts.push(format!("{} more delay", record::units::format_nanos(question.delay_s * 1e9)));
+    if situation.delay_s > 0.0 {
+        parts.push(format!("{} more delay", record::units::format_nanos(situation.delay_s * 1e9)));
     }
-    if let Some(cold) = question.cold {
-        parts.push(format!("{} cold connections", record::units::grouped(cold)));
+    if question.cold.is_some() {
+        parts.push(format!("{} cold connections", record::units::grouped(situation.cold)));
     }
     if question.scaled_select {
         parts.push("scalable select".into());
@@ -418,10 +399,9 @@ fn bottleneck(situation: &Situation<'_>, server: &Server, is_too_far: bool) -> S
     if server.form == Form::Usl {
         return "not known: the law that fits these points describes only throughput".into();
     }
-    let changed = situation.change(server);
-    let cold = situation.question.cold.unwrap_or(0.0);
+    let (changed, cold) = (situation.change(server), situation.cold);
     let capacity = changed.capacity_per_sec(cold);
-    let (rate, busy) = match (situation.question.connections, situation.rate()) {
+    let (rate, busy) = match (situation.connections, situation.rate) {
         (Some(n), _) => {
             let state = changed.closed(n, cold);
             (state.throughput_per_sec, state.utilisation)

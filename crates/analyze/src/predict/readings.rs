@@ -87,20 +87,22 @@ pub struct WorkerCount {
 impl Readings {
     /// The highest measured throughput, requests per second.
     pub fn highest_per_sec(&self) -> f64 {
-        let all = levels(&self.closed).into_iter().chain(levels(&self.open));
-        all.map(|level| typical(&level).throughput_per_sec).fold(0.0, f64::max)
+        self.typicals().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
     }
 
     /// The largest measured busy share of the CPUs.
     pub fn most_busy_ratio(&self) -> f64 {
-        let all = levels(&self.closed).into_iter().chain(levels(&self.open));
-        all.map(|level| typical(&level).busy_cpus / self.parallel_cpus).fold(0.0, f64::max)
+        self.typicals().map(|level| level.busy_cpus / self.parallel_cpus).fold(0.0, f64::max)
+    }
+
+    fn typicals(&self) -> impl Iterator<Item = ModelPoint> {
+        typicals(&self.closed).into_iter().chain(typicals(&self.open))
     }
 }
 
 /// Reads the points of runs of one server.
 pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
-    let first = runs.first().ok_or_else(|| Refused("no run was given".into()))?;
+    let first = &runs[0];
     let allowed = allowed_cpus(first);
     let mut all: Vec<(&RunDir, &Point)> = Vec::new();
     for run in runs {
@@ -192,9 +194,9 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
 
 /// Refuses runs of different servers, and returns doubts about other differences. `mixes`: the requests may differ.
 pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> {
-    let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
+    let first = &runs[0];
     let mut doubts = Vec::new();
-    for run in others {
+    for run in &runs[1..] {
         let differ = |of: &dyn Fn(&RunRecord) -> Option<String>| {
             Some((of(&first.record)?, of(&run.record)?))
                 .filter(|(a, b)| a != b)
@@ -331,6 +333,11 @@ pub fn levels(readings: &[ModelPoint]) -> Vec<Vec<ModelPoint>> {
     let mut sorted = readings.to_vec();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.cold.total_cmp(&b.cold)));
     sorted.chunk_by(|a, b| a.load == b.load && a.cold == b.cold).map(<[ModelPoint]>::to_vec).collect()
+}
+
+/// The medians of the levels.
+pub fn typicals(readings: &[ModelPoint]) -> Vec<ModelPoint> {
+    levels(readings).iter().map(|level| typical(level)).collect()
 }
 
 /// The medians of a level as one reading.

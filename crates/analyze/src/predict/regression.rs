@@ -1,6 +1,6 @@
 //! Linear and non-linear least squares, with intervals of the parameters (Student's t).
 
-use crate::statistics::student;
+use crate::statistics::{student, with_error};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
 use nalgebra::{DMatrix, DVector, Dyn};
@@ -50,11 +50,7 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
         let reach = t * variance.sqrt() / (slope.abs() * (1.0 - g)) * ((x0 - mx).powi(2) / sxx + (1.0 - g) / n).sqrt();
         Some((centre - reach, centre + reach))
     };
-    let parameter = |value: f64, standard_error: f64| {
-        let reach = student(confidence, freedom as f64).map(|quantile| quantile * standard_error);
-        let ends = reach.filter(|reach| reach.is_finite()).map(|reach| (value - reach, value + reach));
-        Estimate::new(value, ends, confidence, points.len())
-    };
+    let parameter = |value, error| with_error(value, error, freedom as f64, confidence, points.len());
     Some(Line {
         intercept: parameter(intercept, (variance * (1.0 / n + mx * mx / sxx)).sqrt()),
         slope: parameter(slope, (variance / sxx).sqrt()),

@@ -55,47 +55,38 @@ record::worded! {
     }
 }
 
+/// A parameter of a queue in addition to demand and path.
+#[derive(Clone, Copy, PartialEq)]
+enum Parameter {
+    Variance,
+    Wake,
+    Cooling,
+    Growth,
+    Doubling,
+    Background,
+}
+
 impl Form {
-    fn has_variance(self) -> bool {
-        !matches!(self, Form::Constant | Form::Usl)
-    }
-
-    fn wakes(self) -> bool {
-        matches!(self, Form::Waking | Form::WakingGrowing | Form::WakingDoubling) || self.cools()
-    }
-
-    fn grows(self) -> bool {
-        matches!(self, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing)
-    }
-
-    fn cools(self) -> bool {
-        matches!(self, Form::Cooling | Form::CoolingDoubling)
-    }
-
-    fn doubles(self) -> bool {
-        matches!(self, Form::WakingDoubling | Form::BackgroundDoubling | Form::CoolingDoubling)
-    }
-
-    fn has_background(self) -> bool {
-        matches!(self, Form::Background | Form::BackgroundGrowing | Form::BackgroundDoubling)
+    fn more(self) -> &'static [Parameter] {
+        use Parameter::*;
+        match self {
+            Form::Constant | Form::Usl => &[],
+            Form::Variance => &[Variance],
+            Form::Waking => &[Variance, Wake],
+            Form::Background => &[Variance, Background],
+            Form::Growing => &[Variance, Growth],
+            Form::WakingGrowing => &[Variance, Wake, Growth],
+            Form::BackgroundGrowing => &[Variance, Growth, Background],
+            Form::WakingDoubling => &[Variance, Wake, Doubling],
+            Form::BackgroundDoubling => &[Variance, Doubling, Background],
+            Form::Cooling => &[Variance, Wake, Cooling],
+            Form::CoolingDoubling => &[Variance, Wake, Cooling, Doubling],
+        }
     }
 
     /// Fitted parameters.
     pub fn parameters(self) -> usize {
-        match self {
-            Form::Usl => 3,
-            _ => {
-                let more = [
-                    self.has_variance(),
-                    self.wakes(),
-                    self.cools(),
-                    self.grows(),
-                    self.doubles(),
-                    self.has_background(),
-                ];
-                2 + more.into_iter().filter(|has| *has).count()
-            }
-        }
+        if self == Form::Usl { 3 } else { 2 + self.more().len() }
     }
 }
 
@@ -432,13 +423,14 @@ pub fn fit(form: Form, levels: &[ModelPoint], cpus: f64, evaluations: usize) -> 
     let cooling_scale = 1.0 / first.throughput_per_sec;
     let server = Server { limit_per_sec: limit(levels, cpus), ..server };
     // The parameters after the first two, with their starts.
+    let has = |parameter| form.more().contains(&parameter);
     let others = [
-        (form.has_variance(), 0.7),
-        (form.wakes(), if form.cools() { 1.5 } else { 0.5 }),
-        (form.cools(), 0.7),
-        (form.grows(), 0.4),
-        (form.doubles(), 0.4),
-        (form.has_background(), 0.7),
+        (has(Parameter::Variance), 0.7),
+        (has(Parameter::Wake), if has(Parameter::Cooling) { 1.5 } else { 0.5 }),
+        (has(Parameter::Cooling), 0.7),
+        (has(Parameter::Growth), 0.4),
+        (has(Parameter::Doubling), 0.4),
+        (has(Parameter::Background), 0.7),
         (levels.iter().any(|level| level.cold != first.cold), 0.3),
     ];
     let of = |p: &[f64]| {

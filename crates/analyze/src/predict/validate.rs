@@ -4,9 +4,9 @@
 //! time from the points up to half the yield rate, and the wait by Pollaczek and Khinchine. Limits of the errors: 10
 //! % for a throughput or rate, 20 % for a median response time or a number of connections.
 
-use super::check::{Extrapolation, typicals};
+use super::check::Extrapolation;
 use super::demand::shape;
-use super::readings::{ModelPoint, Readings, levels};
+use super::readings::{ModelPoint, Readings, levels, typicals};
 use super::server::{Server, first};
 use crate::statistics::median;
 use crate::zones::Findings;
@@ -71,12 +71,16 @@ pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &F
 }
 
 pub(super) fn checked(
-    (name, sweep, unit): (&'static str, &'static str, &'static str),
+    (name, sweep): (&'static str, &'static str),
     load: Option<f64>,
     measured: f64,
     predicted: Option<f64>,
-    limit_ratio: f64,
 ) -> Checked {
+    let (unit, limit_ratio) = match name {
+        "p50" | "p99" => ("s", TIME_ERROR),
+        "yield point" | "failure point" => ("connections", TIME_ERROR),
+        _ => ("1/s", RATE_ERROR),
+    };
     let predicted = predicted.filter(|value| value.is_finite());
     let error_ratio = predicted.map(|value| value / measured - 1.0).filter(|error| error.is_finite());
     Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
@@ -94,39 +98,31 @@ fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, f
     let all = typicals(&readings.closed);
     let is_low = |level: &&ModelPoint| level.load <= extrapolation.up_to_load;
     let low: Vec<ModelPoint> = all.iter().filter(is_low).copied().collect();
-    let low_shape = shape(&low, |_| false, false).map(|shape| shape.mean * shape.p50);
-    let low_p99 = shape(&low, |_| false, false).map(|shape| shape.p99 / shape.p50);
-    let p50 = |n: f64, cold: f64| closed_p50(server, low_shape, criteria.saturation_ratio, n, cold);
+    let shape = shape(&low, |_| false, false);
+    let low_p50 = shape.map(|shape| shape.mean * shape.p50);
+    let p50 = |n: f64, cold: f64| closed_p50(server, low_p50, criteria.saturation_ratio, n, cold);
     let mut numbers = Vec::new();
     for level in all.iter().filter(|level| level.load > extrapolation.up_to_load) {
         let rate = server.closed(level.load, level.cold).throughput_per_sec;
-        let name = ("throughput", "closed", "1/s");
-        numbers.push(checked(name, Some(level.load), level.throughput_per_sec, Some(rate), RATE_ERROR));
+        numbers.push(checked(("throughput", "closed"), Some(level.load), level.throughput_per_sec, Some(rate)));
         if let Some(measured) = level.p50_s {
-            let name = ("p50", "closed", "s");
-            numbers.push(checked(name, Some(level.load), measured, p50(level.load, level.cold), TIME_ERROR));
+            numbers.push(checked(("p50", "closed"), Some(level.load), measured, p50(level.load, level.cold)));
         }
     }
     let Some(sweep) = &findings.connections else { return numbers };
     if let Some(peak) = &sweep.peak {
         let rates = all.iter().map(|level| server.closed(level.load, level.cold).throughput_per_sec);
-        numbers.push(checked(
-            ("peak throughput", "closed", "1/s"),
-            None,
-            peak.per_sec,
-            rates.reduce(f64::max),
-            RATE_ERROR,
-        ));
+        numbers.push(checked(("peak throughput", "closed"), None, peak.per_sec, rates.reduce(f64::max)));
     }
     if let Some(measured) = sweep.yield_point.estimate {
         let predicted = server.yield_connections(criteria.elastic_gain_ratio, 0.0);
-        numbers.push(checked(("yield point", "closed", "connections"), None, measured, predicted, TIME_ERROR));
+        numbers.push(checked(("yield point", "closed"), None, measured, predicted));
     }
     if let Some(measured) = sweep.failure_point.estimate {
         let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
-        let tail = low_p99.unwrap_or(1.0).max(1.0);
+        let tail = shape.map_or(1.0, |shape| shape.p99 / shape.p50).max(1.0);
         let predicted = first(1.0, 1e6, |n| p50(n, 0.0).is_some_and(|p50| p50 * tail > limit_s));
-        numbers.push(checked(("failure point", "closed", "connections"), None, measured, predicted, TIME_ERROR));
+        numbers.push(checked(("failure point", "closed"), None, measured, predicted));
     }
     numbers
 }
@@ -141,12 +137,10 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     let capacity = server.capacity_per_sec(cold);
     let mut numbers = Vec::new();
     if let Some(measured) = sweep.yield_point.estimate.filter(|_| is_of_one) {
-        let predicted = Some(criteria.saturation_ratio * capacity);
-        numbers.push(checked(("plan for", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+        numbers.push(checked(("plan for", "open"), None, measured, Some(criteria.saturation_ratio * capacity)));
     }
     if let Some(measured) = sweep.failure_point.estimate.filter(|_| is_of_one) {
-        let predicted = Some(capacity / criteria.goodput_ratio);
-        numbers.push(checked(("breaks at", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+        numbers.push(checked(("breaks at", "open"), None, measured, Some(capacity / criteria.goodput_ratio)));
     }
     let yields = sweep.yield_point.estimate.unwrap_or(criteria.saturation_ratio * capacity);
     let fails = sweep.failure_point.estimate.unwrap_or(f64::INFINITY);
@@ -162,7 +156,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     for level in all.iter().filter(is_steady) {
         let (Some(measured), Some(queue)) = (level.p50_s, server.open_queue(level.load, level.cold)) else { continue };
         let predicted = Some(beside + queue.wait_quantile_s(0.5));
-        numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, predicted, TIME_ERROR));
+        numbers.push(checked(("p50", "open"), Some(level.load), measured, predicted));
     }
     numbers
 }

@@ -2,7 +2,7 @@
 //! others are not affected.
 
 use super::cheaper;
-use super::question::{Answer, Question, Rate};
+use super::question::Answer;
 use crate::Refused;
 use record::WhatIf;
 use record::text::plain;
@@ -71,22 +71,4 @@ pub fn check(what_if: &WhatIf) -> Result<(), Refused> {
         return no(format!("the shares of the mix add up to {:.1} %, not 100 %", sum * 100.0));
     }
     Ok(())
-}
-
-/// The question in the models' form.
-///
-/// # Errors
-/// Those of [`check`].
-pub fn question(what_if: &WhatIf) -> Result<Question, Refused> {
-    check(what_if)?;
-    Ok(Question {
-        cpus: what_if.cpus.map(|count| count as f64),
-        rate: what_if.rate_per_sec.map(Rate::PerSec).or(what_if.rate_times.map(Rate::Times)),
-        connections: what_if.connections.map(|count| count as f64),
-        delay_s: what_if.delay_ns.unwrap_or(0) as f64 / 1e9,
-        cold: what_if.cold.map(|count| count as f64),
-        scaled_select: what_if.scaled_select,
-        cheaper: what_if.cheaper.clone(),
-        mix: what_if.mix.clone(),
-    })
 }

@@ -89,11 +89,11 @@ impl AxisSweep {
             (places + 2, places * SLOW_DOWN_RATIOS.len() as u64)
         };
         let points = tried + u64::from(self.repeats) * (delays + 2);
-        points.saturating_mul(self.schedule.with_warmup_ns(self.schedule.full_ns()))
+        points.saturating_mul(self.schedule.with_warmup_ns(self.schedule.full_ns))
     }
 
     fn measure(&mut self, place: AxisPlace) -> SweepStep {
-        self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
+        self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns)
     }
 
     /// The next value of the search. At its end `None`, and the values to repeat are set.
@@ -142,7 +142,8 @@ impl Planner for AxisSweep {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        let left_ns = self.schedule.left_ns(elapsed_ns);
+        self.schedule.at(elapsed_ns);
+        let left_ns = self.schedule.left_ns();
         if left_ns == 0 {
             let during = if self.repeat == 0 {
                 "while searching".into()
@@ -153,7 +154,7 @@ impl Planner for AxisSweep {
         }
         let last = points.last().and_then(|last| last.axis);
         if let Some(place) = last
-            && self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns
+            && self.schedule.points_ns(self.queue.len() + 1) <= left_ns
             && self.again.wants(Load::Place(place), points, self.repeat)
         {
             self.queue.insert(0, place);
@@ -182,9 +183,8 @@ impl Planner for AxisSweep {
         if self.repeat >= self.repeats {
             return done(all_measured(self.repeats, "repeat"));
         }
-        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.places.len() as u64);
         // An incomplete repeat cannot be compared.
-        if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
+        if self.repeat > 0 && left_ns < self.schedule.points_ns(self.places.len()) / 10 * 9 {
             return done(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
         self.repeat += 1;

@@ -44,7 +44,7 @@ impl Planner for CapacityPlanner {
     fn next(&mut self, points: &[Point], _elapsed_ns: u64) -> SweepStep {
         if !self.is_asked {
             self.is_asked = true;
-            return self.schedule.measure(Load::Capacity(self.connections), 0, self.schedule.full_ns());
+            return self.schedule.measure(Load::Capacity(self.connections), 0, self.schedule.full_ns);
         }
         match capacity(points) {
             Some(rate) => done(format!("about {}/s", format_si(rate))),

@@ -62,20 +62,20 @@ impl ConnectionSweep {
         }
     }
 
-    /// Sets the share of the remaining budget, which is half by default: 1 if no search over rate follows.
-    pub fn with_budget_share(mut self, share: f64) -> Self {
-        self.schedule.set_share(share);
+    /// With all of the remaining budget: no search over rate follows.
+    pub fn alone(mut self) -> Self {
+        self.schedule.share = 1.0;
         self
     }
 
     /// Adds a disturbed load to the repeat again if time permits; as the next one if the order matters.
-    fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
+    fn measure_again(&mut self, points: &[Point]) {
         let load = match points.last() {
             Some(last) if last.sweep == Sweep::Unloading => Load::Unloading(last.connections),
             Some(last) => Load::Connections(last.connections),
             None => return,
         };
-        let fits = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns;
+        let fits = self.schedule.points_ns(self.queue.len() + 1) <= self.schedule.left_ns();
         if fits && self.again.wants(load, points, self.repeat) {
             self.queue.insert(if self.plan.unload { self.queue.len() } else { 0 }, load);
         }
@@ -99,7 +99,7 @@ impl ConnectionSweep {
         self.schedule.measure(load, self.repeat, duration_ns)
     }
 
-    fn ways(&self) -> u64 {
+    fn ways(&self) -> usize {
         if self.plan.unload { 2 } else { 1 }
     }
 
@@ -121,9 +121,9 @@ impl ConnectionSweep {
         zones::of_sweep(points, Sweep::Connections, &self.plan.criteria)
     }
 
-    fn start_repeat(&mut self, findings: &SweepFindings, left_ns: u64, elapsed_ns: u64) {
-        let wanted = u64::from(self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1));
-        let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted * self.ways()).max(1);
+    fn start_repeat(&mut self, findings: &SweepFindings) {
+        let wanted = self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1) as usize;
+        let fits = self.schedule.left_ns() / self.schedule.points_ns(wanted * self.ways()).max(1);
         let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(5);
         // A way down must be complete, so no load is added if the repeats would not fit.
         if !self.plan.unload || self.loads.len() + REFINED <= fits {
@@ -134,9 +134,9 @@ impl ConnectionSweep {
         self.again.clear();
         self.queue = self.order(findings);
         self.queue.reverse();
-        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let name = ("yield point", Sweep::Connections);
-        let times = sure::RepeatTimes { repeat_ns, left_ns };
+        let repeat_ns = self.schedule.points_ns(self.queue.len());
+        let times = sure::RepeatTimes { repeat_ns, left_ns: self.schedule.left_ns() };
         self.known = sure::width_words(&self.plan, &findings.yield_point, name, self.repeat - 1, times);
     }
 
@@ -218,8 +218,8 @@ impl Planner for ConnectionSweep {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        let left_ns = self.schedule.left_ns(elapsed_ns);
-        if left_ns < self.schedule.shortest_ns(elapsed_ns) {
+        self.schedule.at(elapsed_ns);
+        if self.schedule.is_spent() {
             return done(self.spent());
         }
         loop {
@@ -240,13 +240,13 @@ impl Planner for ConnectionSweep {
                     self.higher = std::mem::take(rest);
                     let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
                     self.phase = ConnectionPhase::Repeats;
-                    self.start_repeat(&findings, left_ns, elapsed_ns);
+                    self.start_repeat(&findings);
                     return SweepStep::Yardstick;
                 }
                 ConnectionPhase::Repeats => {
-                    self.measure_again(points, left_ns, elapsed_ns);
+                    self.measure_again(points);
                     if let Some(load) = self.queue.pop() {
-                        return self.measure(load, self.schedule.full_ns());
+                        return self.measure(load, self.schedule.full_ns);
                     }
                     let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
                     if self.is_cut_short(&findings, points) {
@@ -256,12 +256,11 @@ impl Planner for ConnectionSweep {
                     if let Some(reason) = self.stop(&findings) {
                         return done(reason);
                     }
-                    let loads = (self.loads.len() as u64).saturating_mul(self.ways());
                     // A repeat of which less than half would fit is not begun.
-                    if left_ns < self.schedule.point_ns(elapsed_ns).saturating_mul(loads) / 2 {
+                    if self.schedule.left_ns() < self.schedule.points_ns(self.loads.len() * self.ways()) / 2 {
                         return done(self.spent());
                     }
-                    self.start_repeat(&findings, left_ns, elapsed_ns);
+                    self.start_repeat(&findings);
                     return SweepStep::Yardstick;
                 }
             }

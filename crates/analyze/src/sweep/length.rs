@@ -56,25 +56,22 @@ pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Arrival, Figure, Origin, Outcomes, Pace};
+    use record::{Arrival, Outcomes, Pace};
 
     fn trial(rate_per_sec: f64, seconds: f64, stall_ms: f64, p99_ms: f64) -> Point {
-        let pace = Pace::Open { rate_per_sec, arrival: Arrival::Poisson };
         let sent = (rate_per_sec * seconds) as u64;
-        let mut point = Point {
+        let figures = [
+            (names::GOODPUT, rate_per_sec),
+            (names::STALL_MAX, stall_ms * 1e3),
+            (names::RESPONSE_P99, p99_ms * 1e3),
+            (names::RESPONSE_P90, 5e3),
+        ];
+        Point {
+            pace: Pace::Open { rate_per_sec, arrival: Arrival::Poisson },
             duration_ns: (seconds * 1e9) as u64,
             outcomes: Outcomes { sent, ok: sent, ..Outcomes::default() },
-            ..Point::new(Sweep::Rate, 0, 64, pace)
-        };
-        for (name, value, unit) in [
-            (names::GOODPUT, rate_per_sec, "1/s"),
-            (names::STALL_MAX, stall_ms * 1e3, "us"),
-            (names::RESPONSE_P99, p99_ms * 1e3, "us"),
-            (names::RESPONSE_P90, 5e3, "us"),
-        ] {
-            point.figures.set(name, Figure::new(value, unit, sent, Origin::Timed));
+            ..crate::point::tests::point(Sweep::Rate, 0, 64, &figures)
         }
-        point
     }
 
     #[test]
@@ -92,19 +89,15 @@ mod tests {
         let criteria = Criteria::default();
         let short = trial(1_605.0, 0.5, 60.0, 130.0);
         assert!(!zones::fails(&short, &criteria), "a few stalls make any percentile");
-        let why = too_short(std::slice::from_ref(&short), 1_605.0, &criteria);
-        assert!(
-            why.as_ref().is_some_and(|why| why.contains("stalled for 60.0 ms; whether that is usual needs 1.80 s")),
-            "{why:?}"
-        );
+        for (trial, rate, words) in [
+            (short.clone(), 1_605.0, "stalled for 60.0 ms; whether that is usual needs 1.80 s"),
+            (trial(90.0, 2.0, 12.0, 130.0), 90.0, "there were 180 answers, and a 99th percentile needs 1,000"),
+        ] {
+            let why = too_short(&[trial], rate, &criteria);
+            assert!(why.as_ref().is_some_and(|why| why.contains(words)), "{why:?}");
+        }
         let long = trial(1_605.0, 2.0, 60.0, 130.0);
         assert!(zones::fails(&long, &criteria));
         assert_eq!(too_short(&[short, long], 1_605.0, &criteria), None);
-        let few = trial(90.0, 2.0, 12.0, 130.0);
-        let why = too_short(&[few], 90.0, &criteria);
-        assert!(
-            why.as_ref().is_some_and(|why| why.contains("there were 180 answers, and a 99th percentile needs 1,000")),
-            "{why:?}"
-        );
     }
 }

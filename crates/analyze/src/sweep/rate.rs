@@ -85,8 +85,6 @@ pub struct RateSearch {
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
-    elapsed_ns: u64,
-    left_ns: u64,
     /// Whether the last step belonged to the search, so that its result decides the next.
     is_searching: bool,
     /// Places whose trials stayed undecided at the greatest length that the budget permits.
@@ -114,8 +112,6 @@ impl RateSearch {
             bisections: 0,
             repeat: 0,
             queue: Vec::new(),
-            elapsed_ns: 0,
-            left_ns: 0,
             is_searching: false,
             undecided: BTreeSet::new(),
             again: Remeasured::default(),
@@ -124,10 +120,10 @@ impl RateSearch {
     }
 
     /// Adds a disturbed rate to the block again if time permits; the search measures it again at once.
-    fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
+    fn measure_again(&mut self, points: &[Point]) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
-        let all_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
-        if all_ns <= self.left_ns && self.again.wants(Load::Rate(rate), points, self.repeat) {
+        let fits = self.schedule.points_ns(self.queue.len() + 1) <= self.schedule.left_ns();
+        if fits && self.again.wants(Load::Rate(rate), points, self.repeat) {
             self.queue.insert(0, rate);
         }
     }
@@ -141,14 +137,10 @@ impl RateSearch {
         self.grid.steps(self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0))
     }
 
-    fn search_ns(&self, points: &[Point], rate: f64, base_ns: u64) -> u64 {
-        base_ns.max(needed_ns(points, rate, &self.plan.criteria).min(self.left_ns / SEARCH_PART))
-    }
-
     /// The length of a trial that confirms a bound or measures the curve.
     fn full_ns(&self, points: &[Point], rate: f64) -> u64 {
-        let needed_ns = needed_ns(points, rate, &self.plan.criteria).min(self.left_ns / LONGEST_PART);
-        self.schedule.full_ns().max(needed_ns)
+        let needed_ns = needed_ns(points, rate, &self.plan.criteria).min(self.schedule.left_ns() / LONGEST_PART);
+        self.schedule.full_ns.max(needed_ns)
     }
 
     /// Repeats the last trial of the search at least twice as long, if it was too short to judge.
@@ -161,7 +153,7 @@ impl RateSearch {
             return None;
         }
         let wanted_ns = (2 * last.duration_ns).max((STALLS * stall_ns(last)) as u64);
-        let next_ns = wanted_ns.min(self.left_ns / LONGEST_PART);
+        let next_ns = wanted_ns.min(self.schedule.left_ns() / LONGEST_PART);
         if 2 * next_ns < 3 * last.duration_ns {
             self.undecided.insert(self.grid.place(rate));
             return None;
@@ -196,17 +188,18 @@ impl RateSearch {
 
     fn search(&mut self, points: &[Point], rate: f64, base_ns: u64) -> SweepStep {
         self.is_searching = true;
-        self.measure(rate, self.search_ns(points, rate, base_ns))
+        let needed_ns = needed_ns(points, rate, &self.plan.criteria).min(self.schedule.left_ns() / SEARCH_PART);
+        self.measure(rate, base_ns.max(needed_ns))
     }
 
     /// With both bounds known: bisects, then confirms them in blocks.
-    fn between(&mut self, points: &[Point], findings: &SweepFindings, bounds: [f64; 2], elapsed_ns: u64) -> SweepStep {
+    fn between(&mut self, points: &[Point], findings: &SweepFindings, bounds: [f64; 2]) -> SweepStep {
         let [lower, upper] = bounds;
         let found = &findings.failure_point;
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
-        let point_ns = self.schedule.point_ns(elapsed_ns);
-        let has_time = self.left_ns > RESERVED * point_ns;
+        let (left_ns, point_ns) = (self.schedule.left_ns(), self.schedule.point_ns());
+        let has_time = left_ns > RESERVED * point_ns;
         // A server can fail by its response times while it still answers all requests. Overload shows its capacity.
         let is_overloaded = findings.levels.iter().any(|level| level.load >= BEYOND[0] * upper);
         if !is_overloaded && (width <= NEARLY || !has_time) {
@@ -220,7 +213,7 @@ impl RateSearch {
         {
             self.bisections += 1;
             let duration_ns = if self.repeat > 0 || width <= 2.5 * wanted {
-                self.schedule.full_ns()
+                self.schedule.full_ns
             } else if width <= NEARLY {
                 self.schedule.middle_ns()
             } else {
@@ -248,7 +241,7 @@ impl RateSearch {
                 percent(width)
             ));
         }
-        let fits = usize::try_from(self.left_ns / point_ns.max(1)).unwrap_or(usize::MAX);
+        let fits = usize::try_from(left_ns / point_ns.max(1)).unwrap_or(usize::MAX);
         if fits < 2 {
             return done(self.spent());
         }
@@ -264,8 +257,7 @@ impl RateSearch {
         if points.last().and_then(Point::offered_per_sec) == self.queue.last().copied() {
             self.queue.reverse();
         }
-        let repeat_ns = point_ns.saturating_mul(self.queue.len() as u64);
-        let times = sure::RepeatTimes { repeat_ns, left_ns: self.left_ns };
+        let times = sure::RepeatTimes { repeat_ns: self.schedule.points_ns(self.queue.len()), left_ns };
         self.known = sure::width_words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         SweepStep::Yardstick
     }
@@ -299,7 +291,7 @@ impl RateSearch {
         let full = |point: &&Point| {
             point.sweep == Sweep::Rate
                 && point.offered_per_sec() == Some(rate)
-                && point.duration_ns as f64 >= 0.6 * self.schedule.full_ns() as f64
+                && point.duration_ns as f64 >= 0.6 * self.schedule.full_ns as f64
         };
         points.iter().filter(full).count() as u32
     }
@@ -308,14 +300,14 @@ impl RateSearch {
     fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
-        let level = findings.levels.iter().find(|level| level.load == rate)?;
+        let level = findings.level(rate)?;
         let PointFinding { held, failed, .. } = findings.failure_point;
         (level.client_limited && failed.is_none() && held != Some(rate)).then_some(rate)
     }
 
     /// The trial is shortened to the budget.
     fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> SweepStep {
-        let duration_ns = self.schedule.within(duration_ns, self.left_ns, self.elapsed_ns);
+        let duration_ns = self.schedule.within(duration_ns);
         self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
     }
 
@@ -335,9 +327,8 @@ impl Planner for RateSearch {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        self.elapsed_ns = elapsed_ns;
-        self.left_ns = self.schedule.left_ns(elapsed_ns);
-        if self.left_ns < self.schedule.shortest_ns(elapsed_ns) {
+        self.schedule.at(elapsed_ns);
+        if self.schedule.is_spent() {
             let undecided = self.undecided.iter().rev();
             let unclear = undecided
                 .filter_map(|place| too_short(points, self.grid.rate(*place), &self.plan.criteria))
@@ -348,7 +339,7 @@ impl Planner for RateSearch {
         if let Some(longer) = self.longer(points) {
             return longer;
         }
-        self.measure_again(points, elapsed_ns);
+        self.measure_again(points);
         self.is_searching = false;
         if let Some(rate) = self.queue.pop() {
             return self.measure(rate, self.full_ns(points, rate));
@@ -368,7 +359,7 @@ impl Planner for RateSearch {
         }
         let found = &findings.failure_point;
         match (found.held, found.failed) {
-            (Some(lower), Some(upper)) => self.between(points, &findings, [lower, upper], elapsed_ns),
+            (Some(lower), Some(upper)) => self.between(points, &findings, [lower, upper]),
             (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
             (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
             // No window was long enough to judge.

@@ -10,12 +10,13 @@ pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct WindowSchedule {
-    full_ns: u64,
+    pub full_ns: u64,
     /// Warm-up before every window; `None`: a fifth of the window.
     warmup_ns: Option<u64>,
     budget_ns: u64,
-    share: f64,
+    pub share: f64,
     started_ns: Option<u64>,
+    elapsed_ns: u64,
     planned_ns: u64,
     issued: u64,
 }
@@ -29,24 +30,23 @@ impl WindowSchedule {
             budget_ns: plan.budget_ns,
             share,
             started_ns: None,
+            elapsed_ns: 0,
             planned_ns: 0,
             issued: 0,
         }
     }
 
-    pub fn set_share(&mut self, share: f64) {
-        self.share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+    /// Sets the time since the run began. The first call starts the sweep's clock.
+    pub fn at(&mut self, elapsed_ns: u64) {
+        self.started_ns.get_or_insert(elapsed_ns);
+        self.elapsed_ns = elapsed_ns;
     }
 
-    /// Time left at `elapsed_ns`; the first call starts the sweep's clock.
-    pub fn left_ns(&mut self, elapsed_ns: u64) -> u64 {
-        let started_ns = *self.started_ns.get_or_insert(elapsed_ns);
+    /// Time left.
+    pub fn left_ns(&self) -> u64 {
+        let started_ns = self.started_ns.unwrap_or(0);
         let share_ns = (self.budget_ns.saturating_sub(started_ns) as f64 * self.share) as u64;
-        started_ns.saturating_add(share_ns).saturating_sub(elapsed_ns)
-    }
-
-    pub fn full_ns(&self) -> u64 {
-        self.full_ns
+        started_ns.saturating_add(share_ns).saturating_sub(self.elapsed_ns)
     }
 
     pub fn short_ns(&self) -> u64 {
@@ -77,25 +77,30 @@ impl WindowSchedule {
 
     /// The longest window, at most `duration_ns`, that ends within the time left, including its warm-up and the
     /// overhead so far.
-    pub fn within(&self, duration_ns: u64, left_ns: u64, elapsed_ns: u64) -> u64 {
-        let left_ns = left_ns.saturating_sub(self.overhead_ns(elapsed_ns));
+    pub fn within(&self, duration_ns: u64) -> u64 {
+        let left_ns = self.left_ns().saturating_sub(self.overhead_ns());
         let longest_ns = left_ns.saturating_sub(self.warmup_before_ns(duration_ns.min(left_ns)));
         duration_ns.min(longest_ns.max(1_000_000))
     }
 
     /// The duration of a full-length point, including the overhead so far.
-    pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
-        self.with_warmup_ns(self.full_ns).saturating_add(self.overhead_ns(elapsed_ns))
+    pub fn point_ns(&self) -> u64 {
+        self.with_warmup_ns(self.full_ns).saturating_add(self.overhead_ns())
     }
 
-    /// The duration of a short point, including the overhead so far; with less time left, none is begun.
-    pub fn shortest_ns(&self, elapsed_ns: u64) -> u64 {
-        self.with_warmup_ns(self.short_ns()).saturating_add(self.overhead_ns(elapsed_ns))
+    /// The duration of this many points.
+    pub fn points_ns(&self, points: usize) -> u64 {
+        self.point_ns().saturating_mul(points as u64)
+    }
+
+    /// Whether there is no time for a short point, including the overhead so far.
+    pub fn is_spent(&self) -> bool {
+        self.left_ns() < self.with_warmup_ns(self.short_ns()).saturating_add(self.overhead_ns())
     }
 
     /// Mean time of a point apart from window and warm-up: connecting, yardsticks, writing.
-    fn overhead_ns(&self, elapsed_ns: u64) -> u64 {
-        let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
+    fn overhead_ns(&self) -> u64 {
+        let spent_ns = self.elapsed_ns.saturating_sub(self.started_ns.unwrap_or(0));
         spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1)
     }
 }

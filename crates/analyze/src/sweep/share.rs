@@ -160,29 +160,29 @@ impl Planner for ShareSearch {
 mod tests {
     use super::*;
     use record::scenario::Arrival;
-    use record::{Figure, Origin, Outcomes, Pace, Sweep};
+    use record::{Outcomes, Pace, Sweep};
 
     const RATE_PER_SHARE: f64 = 100.0;
 
     /// A point of a server that holds up to `capacity` requests per second; beyond it the guard steps back.
     fn point(share: f64, capacity_per_sec: f64) -> Point {
         let rate_per_sec = share * RATE_PER_SHARE;
-        let pace = Pace::Open { rate_per_sec, arrival: Arrival::Series };
-        let mut point = Point::new(Sweep::Rate, 0, 1, pace);
-        point.duration_ns = 10_000_000_000;
-        let sent = (10.0 * rate_per_sec) as u64;
-        point.outcomes = Outcomes { sent, ok: sent, ..Outcomes::default() };
-        let mut set = |name: &str, value| point.figures.set(name, Figure::new(value, "1", sent, Origin::Counted));
-        set(names::LIVE_SHARE, share);
-        set(names::GOODPUT, rate_per_sec);
-        set(names::SERVER_BUSIEST_THREAD, (rate_per_sec / capacity_per_sec).min(1.0));
         let is_late = rate_per_sec > capacity_per_sec;
-        set(names::RESPONSE_P99, if is_late { 900_000.0 } else { 2_000.0 });
-        set(names::RESPONSE_P90, if is_late { 500_000.0 } else { 1_000.0 });
-        if is_late {
-            set(names::LIVE_STEPPED_BACK, 1.0);
+        let mut figures = vec![
+            (names::LIVE_SHARE, share),
+            (names::GOODPUT, rate_per_sec),
+            (names::SERVER_BUSIEST_THREAD, (rate_per_sec / capacity_per_sec).min(1.0)),
+            (names::RESPONSE_P99, if is_late { 900_000.0 } else { 2_000.0 }),
+            (names::RESPONSE_P90, if is_late { 500_000.0 } else { 1_000.0 }),
+        ];
+        figures.extend(is_late.then_some((names::LIVE_STEPPED_BACK, 1.0)));
+        let sent = (10.0 * rate_per_sec) as u64;
+        Point {
+            pace: Pace::Open { rate_per_sec, arrival: Arrival::Series },
+            duration_ns: 10_000_000_000,
+            outcomes: Outcomes { sent, ok: sent, ..Outcomes::default() },
+            ..crate::point::tests::point(Sweep::Rate, 0, 1, &figures)
         }
-        point
     }
 
     fn search(usual: f64, most: f64, capacity_per_sec: f64) -> (Vec<f64>, String) {

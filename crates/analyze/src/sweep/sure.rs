@@ -3,10 +3,10 @@
 use super::schedule::WindowSchedule;
 use super::{MIN_REPEATS, ladder};
 use crate::shown::percent_against;
-use crate::zones::{PointFinding, load_words};
+use crate::zones::{PointFinding, load_number, load_words};
+use record::Sweep;
 use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
-use record::{Sweep, units};
 
 pub(super) struct RepeatTimes {
     pub repeat_ns: u64,
@@ -24,7 +24,7 @@ pub(super) fn width_words(
     let known = match (found.width_ratio(), found.estimate) {
         (Some(width), _) => format!(
             "{name} {} to {}, {} wide",
-            number(found.low?, sweep),
+            load_number(found.low?, sweep),
             load_words(found.high?, sweep),
             percent_against(width, wanted).0
         ),
@@ -46,13 +46,6 @@ pub(super) fn width_words(
     ))
 }
 
-fn number(load: f64, sweep: Sweep) -> String {
-    match sweep {
-        Sweep::Rate => units::format_si(load),
-        _ => units::grouped(load),
-    }
-}
-
 /// Minimum duration of the sweeps, nanoseconds: first pass and fewest repeats, for a server that answers at once and
 /// never fails.
 pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
@@ -67,7 +60,7 @@ pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
     let repeats = u64::from(plan.repeats.clamp(1, MIN_REPEATS));
     let loads = ladder(plan).len() as u64;
     let ways = if plan.unload { 2 } else { 1 };
-    let closed = loads * point(schedule.short_ns()) + repeats * ways * (loads + REFINED) * point(schedule.full_ns());
-    let open = STEPS * point(schedule.middle_ns()) + repeats * BLOCK * point(schedule.full_ns());
+    let closed = loads * point(schedule.short_ns()) + repeats * ways * (loads + REFINED) * point(schedule.full_ns);
+    let open = STEPS * point(schedule.middle_ns()) + repeats * BLOCK * point(schedule.full_ns);
     (if is_closed { closed } else { 0 }) + (if is_open { open } else { 0 })
 }

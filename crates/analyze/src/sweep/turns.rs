@@ -83,7 +83,7 @@ impl TurnSweep {
             if let Some(reason) = self.is_over(round, elapsed_ns) {
                 return Some(done(reason));
             }
-            self.window_ns = self.window_of_round(round, elapsed_ns);
+            self.window_ns = self.window_of_round(round);
         }
         self.turns += 1;
         self.again.clear();
@@ -102,12 +102,12 @@ impl TurnSweep {
     }
 
     /// The window with which all remaining rounds fit into the budget.
-    fn window_of_round(&mut self, round: u32, elapsed_ns: u64) -> u64 {
-        let left_ns = self.schedule.left_ns(elapsed_ns) as f64;
+    fn window_of_round(&self, round: u32) -> u64 {
+        let left_ns = self.schedule.left_ns() as f64;
         let loads = if self.loads.is_empty() { ladder(&self.plan).len() } else { self.loads.len() };
         let points = 2.0 * loads.max(1) as f64 * f64::from(self.rounds() - round);
-        let full_ns = self.schedule.full_ns();
-        let other_ns = self.schedule.point_ns(elapsed_ns).saturating_sub(self.schedule.with_warmup_ns(full_ns));
+        let full_ns = self.schedule.full_ns;
+        let other_ns = self.schedule.point_ns().saturating_sub(self.schedule.with_warmup_ns(full_ns));
         let share = if round == 0 { FIRST_SHARE } else { 1.0 };
         let each_ns = share * left_ns / points - other_ns as f64;
         // The time before a window depends on its length.
@@ -128,6 +128,7 @@ impl Planner for TurnSweep {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
+        self.schedule.at(elapsed_ns);
         let round = self.turns.saturating_sub(1) / 2;
         if let Some(load) = points.last().map(|last| last.connections)
             && elapsed_ns < self.plan.budget_ns

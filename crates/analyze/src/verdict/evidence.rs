@@ -5,7 +5,7 @@ use super::rules::{Finding, one_at_a_time};
 use super::stage::{self, FoundLimit};
 use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
-use crate::point::{allowed_cpus, is_crowded, own_limit};
+use crate::point::{allowed_cpus, is_crowded, most, own_limit, points_at};
 use crate::statistics::median;
 use crate::zones::{Findings, Level, PointPlace, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
@@ -85,9 +85,9 @@ impl<'a> Evidence<'a> {
         closed.or(self.findings.rate.as_ref().filter(is_quiet)).or(self.findings.sweeps().next())
     }
 
-    /// The points of a sweep at one load, without those of the yardstick.
-    fn points_at(&self, sweep: Sweep, load: f64) -> impl Iterator<Item = &'a Point> {
-        self.run.points.iter().filter(move |point| point.sweep == sweep && point.load() == load)
+    /// The points of a sweep at one load.
+    pub(super) fn points_at(&self, sweep: Sweep, load: f64) -> impl Iterator<Item = &'a Point> {
+        points_at(&self.run.points, sweep, load)
     }
 
     /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
@@ -147,9 +147,8 @@ impl<'a> Evidence<'a> {
         self.findings.sweeps().find_map(|sweep| {
             let points_of = |level: &Level| (level.load, self.points_at(sweep.sweep, level.load).collect::<Vec<_>>());
             let levels: Vec<_> = sweep.levels.iter().map(points_of).filter(|(_, points)| !points.is_empty()).collect();
-            let is_held = |points: &[&Point]| 2 * points.iter().filter(|point| holds(point)).count() > points.len();
-            let held: Vec<bool> = levels.iter().map(|(_, points)| is_held(points)).collect();
-            let stays = |from: &usize| 2 * held[*from..].iter().filter(|held| **held).count() > held.len() - from;
+            let held: Vec<bool> = levels.iter().map(|(_, points)| most(points, |point| holds(point))).collect();
+            let stays = |from: &usize| most(&held[*from..], |held| *held);
             let from = (0..levels.len()).filter(|at| held[*at]).find(stays)?;
             let (load, points) = levels.into_iter().nth(from)?;
             Some((load_words(load, sweep.sweep), points))
@@ -174,12 +173,12 @@ impl<'a> Evidence<'a> {
                 (thread, cpus) => thread.or(cpus),
             }
         };
-        most(points.iter().filter_map(of_point))
+        most_known(points.iter().filter_map(of_point))
     }
 
     /// Whether the server's own work filled the CPUs that it may use, in most of the points.
     pub fn are_cpus_full(&self, points: &[&Point]) -> Option<bool> {
-        most(points.iter().filter_map(|point| self.is_cpu_full(point)))
+        most_known(points.iter().filter_map(|point| self.is_cpu_full(point)))
     }
 
     fn is_cpu_full(&self, point: &Point) -> Option<bool> {
@@ -219,41 +218,35 @@ impl<'a> Evidence<'a> {
     /// The server's own share of its CPUs at a load, if other work filled them.
     pub fn crowded_out(&self, sweep: Sweep, load: f64) -> Option<f64> {
         let points: Vec<&Point> = self.points_at(sweep, load).collect();
-        let crowded = points.iter().filter(|point| !self.is_own_work(point)).count();
-        self.own_typical(&points).filter(|_| 2 * crowded > points.len())
+        self.own_typical(&points).filter(|_| most(&points, |point| !self.is_own_work(point)))
     }
 
     /// Median over points of the server's own share of its CPUs.
     pub fn own_typical(&self, points: &[&Point]) -> Option<f64> {
-        median(points.iter().filter_map(|point| self.own_share(point)).filter(|share| share.is_finite()))
+        median(points.iter().filter_map(|point| self.own_share(point)))
     }
 }
 
 /// The value that more than half of the items have; `None` without items.
-fn most(all: impl Iterator<Item = bool>) -> Option<bool> {
+fn most_known(all: impl Iterator<Item = bool>) -> Option<bool> {
     let all: Vec<bool> = all.collect();
-    (!all.is_empty()).then(|| 2 * all.iter().filter(|holds| **holds).count() > all.len())
+    (!all.is_empty()).then(|| most(&all, |holds| *holds))
 }
 
 /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
 pub(crate) fn strained_from(sweep: &SweepFindings) -> Option<f64> {
-    let is_strained = |level: &&Level| level.zone == Zone::Failure;
-    let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
+    let failing = sweep.levels.iter().find(|level| level.zone == Zone::Failure).map(|level| level.load);
     let beyond = match sweep.yield_point.estimate {
         Some(_) => sweep.beyond_yield().map(|level| level.load),
         None if sweep.yield_point.place == PointPlace::Below => sweep.levels.get(1).map(|level| level.load),
         None => None,
     };
-    match (beyond, failing) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (found, other) => found.or(other),
-    }
+    beyond.into_iter().chain(failing).reduce(f64::min)
 }
 
 /// Median of a figure over points.
 pub fn typical(points: &[&Point], name: &str) -> Option<f64> {
-    let values = points.iter().filter_map(|point| point.value(name)).filter(|value| value.is_finite());
-    median(values)
+    median(points.iter().filter_map(|point| point.value(name)))
 }
 
 /// A sampled share over all samples of the points: value and number of samples.

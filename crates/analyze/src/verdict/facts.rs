@@ -4,6 +4,7 @@ use super::cause::busiest;
 use super::command::server_pid;
 use super::evidence::Evidence;
 use crate::disturbance::is_disturbed;
+use crate::point::answers;
 use crate::statistics::range;
 use crate::zones::{Level, SweepFindings, load_words, percent};
 use record::units::{format_nanos, grouped};
@@ -106,10 +107,7 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
 
 /// Reports requests that are slow while no CPU is busy; `None` without such requests or if it is uncertain.
 pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
-    let requests = |level: &Level| {
-        let points = evidence.quiet_at(Sweep::Connections, level.load);
-        points.iter().fold(0_u64, |sum, point| sum.saturating_add(point.outcomes.completed()))
-    };
+    let requests = |level: &Level| answers(&evidence.quiet_at(Sweep::Connections, level.load));
     let is_stopped = |level: &Level| {
         let points = evidence.quiet_at(Sweep::Connections, level.load);
         points.iter().any(|point| point.value(names::SERVER_THROTTLED).is_some_and(|ratio| ratio > 0.0))

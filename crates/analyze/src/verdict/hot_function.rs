@@ -1,4 +1,4 @@
-//! //! The function that fills the server's CPU, if points were profiled.
+//! The function that fills the server's CPU, if points were profiled.
 
 use super::evidence::{Evidence, at_least};
 use crate::zones::percent;

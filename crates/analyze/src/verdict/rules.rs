@@ -50,7 +50,9 @@ use super::command::{again, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::stage::{AccountRange, FoundLimit, LITTLE_IDLE};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
-use crate::statistics::{line, median, range};
+use crate::point::answers;
+use crate::predict::regression;
+use crate::statistics::{median, range};
 use crate::zones::{load_words, percent};
 use record::account::{ADDRESS_SPACE, WaitKind};
 use record::text::plain;
@@ -122,6 +124,11 @@ const LOST_PER_SEC: f64 = 1.0;
 const SENT_AGAIN: &str = "A lost segment is sent again after 200 ms, a lost SYN after a second.";
 /// Least CPU time of a request at the most expensive load over that at the cheapest.
 pub(super) const GROWTH_RATIO: f64 = 1.25;
+
+/// The slope of a straight line, and the share of the scatter that it explains.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    regression::line(points, 0.95).map(|line| (line.slope.value, line.correlation.powi(2)))
+}
 
 /// All rules.
 pub const RULES: [Rule; 40] = [

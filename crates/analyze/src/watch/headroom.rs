@@ -6,7 +6,7 @@ pub mod full;
 use super::thinned::Thinned;
 use full::{ResourceUse, full_at};
 use record::units::{format_nanos, grouped};
-use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
+use record::watch::{ClassTotals, Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -28,7 +28,7 @@ const MOST_CLASSES: usize = 64;
 struct Totals {
     at_ns: u64,
     counted_ns: Option<u64>,
-    classes: Vec<CostSums>,
+    classes: Vec<ClassTotals>,
     server_ns: Option<u64>,
     threads: u64,
     processes: u64,
@@ -41,43 +41,27 @@ struct Totals {
     limits: LimitTotals,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct CostSums {
-    requests: u64,
-    cpu_ns: i64,
-    elapsed_ns: u64,
-    timed: u64,
-}
-
-record::grows!(CostSums { requests, cpu_ns, elapsed_ns, timed });
-
-impl CostSums {
-    fn scaled(self, times: f64) -> CostSums {
-        let scaled = |count: u64| (count as f64 * times).round() as u64;
-        CostSums {
-            requests: scaled(self.requests),
-            cpu_ns: (self.cpu_ns as f64 * times) as i64,
-            elapsed_ns: scaled(self.elapsed_ns),
-            timed: scaled(self.timed),
-        }
+/// The costs of a class, extrapolated to a longer time.
+fn scaled(class: &ClassTotals, times: f64) -> ClassTotals {
+    let scaled = |count: u64| (count as f64 * times).round() as u64;
+    ClassTotals {
+        requests: scaled(class.requests),
+        cpu_ns: (class.cpu_ns as f64 * times) as i64,
+        elapsed_ns: scaled(class.elapsed_ns),
+        timed: scaled(class.timed),
+        ..ClassTotals::default()
     }
 }
 
 impl Totals {
     fn new(reading: &Reading, limits: &LimitTotals) -> Totals {
-        let sums = reading.classes.iter().take(MOST_CLASSES).map(|class| CostSums {
-            requests: class.requests,
-            cpu_ns: class.cpu_ns,
-            elapsed_ns: class.elapsed_ns,
-            timed: class.timed,
-        });
         let open = reading.open.clone().unwrap_or_default();
         let waiting: Vec<u32> = open.longest.iter().filter(|open| !open.is_sending).map(|open| open.thread).collect();
         let connections = &reading.connections;
         Totals {
             at_ns: reading.at_ns,
             counted_ns: reading.counted_ns.map(|_| reading.counted_time_ns()),
-            classes: sums.collect(),
+            classes: reading.classes.iter().take(MOST_CLASSES).cloned().collect(),
             server_ns: reading.group_ns(),
             threads: reading.cpu.map_or(0, |cpu| cpu.threads),
             processes: reading.cpu.map_or(0, |cpu| cpu.processes),
@@ -175,7 +159,7 @@ type LimitOrReason = Result<Option<Limit>, String>;
 
 struct HeadroomStep<'a> {
     seconds: f64,
-    classes: Vec<CostSums>,
+    classes: Vec<ClassTotals>,
     before: &'a Totals,
     after: &'a Totals,
 }
@@ -204,27 +188,22 @@ impl<'a> StepWindow<'a> {
     fn new(marks: &'a [Totals]) -> StepWindow<'a> {
         let step = |(before, after): (&'a Totals, &'a Totals)| {
             let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
-            let none = CostSums::default();
+            let none = ClassTotals::default();
             let earlier = before.classes.iter().chain(std::iter::repeat(&none));
-            // Counts are extrapolated to the whole time.
             let counted = before.counted_ns.zip(after.counted_ns).map(|(before, after)| after.saturating_sub(before));
             let times = counted.filter(|ns| *ns > 0).map_or(1.0, |ns| seconds * 1e9 / ns as f64);
-            let grown = |(after, before): (&CostSums, &CostSums)| after.since(before).scaled(times);
+            let grown = |(after, before): (&ClassTotals, &ClassTotals)| scaled(&after.since(before), times);
             let classes = after.classes.iter().zip(earlier).map(grown).collect();
             Some(HeadroomStep { seconds, classes, before, after })
         };
         let steps: Vec<HeadroomStep<'a>> = marks.iter().zip(marks.iter().skip(1)).filter_map(step).collect();
-        let mut sums: Vec<CostSums> = Vec::new();
-        for class in steps.iter().flat_map(|step| step.classes.iter().enumerate()) {
-            if sums.len() <= class.0 {
-                sums.resize(class.0 + 1, CostSums::default());
-            }
-            sums[class.0].add(class.1);
-        }
-        let weights = |requests: fn(&CostSums) -> u64, cost: fn(&CostSums) -> f64| -> Vec<f64> {
+        let classes = steps.iter().map(|step| step.classes.len()).max().unwrap_or(0);
+        let sum = |class: usize| ClassTotals::sum(steps.iter().filter_map(|step| step.classes.get(class)));
+        let sums: Vec<ClassTotals> = (0..classes).map(sum).collect();
+        let weights = |requests: fn(&ClassTotals) -> u64, cost: fn(&ClassTotals) -> f64| -> Vec<f64> {
             let all = sums.iter().fold((0, 0.0), |(n, sum), class| (n + requests(class), sum + cost(class)));
             let mean = all.1 / all.0 as f64;
-            let weight = |class: &CostSums| {
+            let weight = |class: &ClassTotals| {
                 let own = cost(class) / requests(class) as f64 / mean;
                 if requests(class) >= FEWEST_OF_CLASS && own.is_finite() && own > 0.0 { own } else { 1.0 }
             };
@@ -343,10 +322,7 @@ impl<'a> StepWindow<'a> {
             return Err("too few concurrent requests to distinguish a pool of threads from event loops".into());
         }
         let uses = self.uses(&self.by_elapsed, |step| {
-            let all = step.classes.iter().fold(CostSums::default(), |mut all, class| {
-                all.add(class);
-                all
-            });
+            let all = ClassTotals::sum(&step.classes);
             let each_ns = if all.timed > 0 { all.elapsed_ns as f64 / all.timed as f64 } else { 0.0 };
             let busy = all.requests as f64 * each_ns / 1e9 / step.seconds;
             Some((busy, busy))
@@ -377,9 +353,8 @@ impl<'a> StepWindow<'a> {
     fn long_waits(&self) -> Option<String> {
         let rates = self.steps.iter().map(HeadroomStep::rate);
         let middle = crate::statistics::median(rates)?;
-        let mut calm = CostSums::default();
         let below = self.steps.iter().filter(|step| step.rate() <= middle);
-        below.flat_map(|step| &step.classes).for_each(|class| calm.add(class));
+        let calm = ClassTotals::sum(below.flat_map(|step| &step.classes));
         let elapsed_ns = (calm.timed > 0).then(|| calm.elapsed_ns as f64 / calm.timed as f64)?;
         let cpu_ns = (calm.requests > 0).then(|| (calm.cpu_ns as f64 / calm.requests as f64).max(0.0))?;
         let waited_ns = elapsed_ns - cpu_ns;
@@ -436,56 +411,58 @@ fn descriptors(last: &Totals) -> LimitOrReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::watch::{BusyThread, ClassTotals, CpuTotals, Descriptors, OpenRequest, OpenTotals};
+    use record::watch::{BusyThread, CpuTotals, Descriptors, OpenRequest, OpenTotals};
 
-    /// A server with two threads on two CPUs. Each second has requests of two classes; the second class costs five
-    /// times as much as the first, which costs 1 ms.
-    struct Simulated {
-        reading: Reading,
+    /// A server with two threads on two CPUs.
+    fn server() -> Reading {
+        let thread = BusyThread { pid: 7, tid: 8, name: "worker".into(), siblings: 1 };
+        let limits = LimitTotals {
+            cpus: Some(2),
+            idle_ns: Some(0),
+            busiest_thread_ns: Some(0),
+            busiest_thread: Some(thread),
+            descriptors: Some(Descriptors { pid: 7, open: 110, limit: 5010 }),
+            reading_threads: Some(2),
+            ..LimitTotals::default()
+        };
+        let mut reading =
+            Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
+        reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
+        reading.connections.states.insert("established".into(), 100);
+        reading.connections.accept_queue = Some(0);
+        reading.connections.accept_queue_limit = Some(4096);
+        reading
     }
 
-    impl Simulated {
-        fn new() -> Self {
-            let descriptors = Some(Descriptors { pid: 7, open: 110, limit: 5010 });
-            let thread = BusyThread { pid: 7, tid: 8, name: "worker".into(), siblings: 1 };
-            let limits = LimitTotals {
-                cpus: Some(2),
-                idle_ns: Some(0),
-                busiest_thread_ns: Some(0),
-                busiest_thread: Some(thread),
-                descriptors,
-                reading_threads: Some(2),
-                ..LimitTotals::default()
-            };
-            let mut reading =
-                Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
-            reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
-            reading.connections.states.insert("established".into(), 100);
-            reading.connections.accept_queue = Some(0);
-            reading.connections.accept_queue_limit = Some(4096);
-            Simulated { reading }
+    /// Adds a second with these requests of two classes, each of this duration, which cost 1 ms and 5 ms of CPU; one
+    /// thread serves three of four.
+    fn second(reading: &mut Reading, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
+        reading.at_ns += 1_000_000_000;
+        let mut busy_ns = 0;
+        for ((class, n), cost_ns) in reading.classes.iter_mut().zip(requests).zip([1_000_000, 5_000_000]) {
+            class.requests += n;
+            class.timed += n;
+            class.cpu_ns += (n * cost_ns) as i64;
+            class.elapsed_ns += n * elapsed_ms * 1_000_000;
+            busy_ns += n * cost_ns;
         }
+        if let (Some(cpu), Some(limits)) = (&mut reading.cpu, &mut reading.limits) {
+            cpu.group_ns += busy_ns;
+            limits.busiest_thread_ns = limits.busiest_thread_ns.map(|ns| ns + busy_ns * 3 / 4);
+            limits.idle_ns = limits.idle_ns.map(|ns| ns + 2_000_000_000 - busy_ns);
+        }
+        reading
+    }
 
-        /// Adds a second with these requests, each of this duration; one thread serves three of four.
-        fn second(&mut self, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
-            let reading = &mut self.reading;
-            reading.at_ns += 1_000_000_000;
-            let cost_ns = [1_000_000, 5_000_000];
-            let mut busy_ns = 0;
-            for ((class, n), cost_ns) in reading.classes.iter_mut().zip(requests).zip(cost_ns) {
-                class.requests += n;
-                class.timed += n;
-                class.cpu_ns += (n * cost_ns) as i64;
-                class.elapsed_ns += n * elapsed_ms * 1_000_000;
-                busy_ns += n * cost_ns;
-            }
-            if let (Some(cpu), Some(limits)) = (&mut reading.cpu, &mut reading.limits) {
-                cpu.group_ns += busy_ns;
-                limits.busiest_thread_ns = limits.busiest_thread_ns.map(|ns| ns + busy_ns * 3 / 4);
-                limits.idle_ns = limits.idle_ns.map(|ns| ns + 2_000_000_000 - busy_ns);
-            }
-            reading
-        }
+    /// Watches some seconds of a server.
+    fn watch(
+        estimator: &mut Estimator,
+        server: &mut Reading,
+        seconds: u64,
+        (requests, elapsed_ms): (impl Fn(u64) -> u64, u64),
+    ) -> Headroom {
+        (0..seconds).for_each(|at| estimator.add(second(server, [requests(at), 0], elapsed_ms)));
+        estimator.headroom()
     }
 
     fn limit(found: &Headroom, kind: LimitKind) -> &Limit {
@@ -502,13 +479,13 @@ mod tests {
 
     #[test]
     fn a_changed_mix_does_not_change_the_cost() {
-        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        let (mut server, mut estimator) = (server(), Estimator::sliding());
         // The rates of the cheap and the expensive class vary differently, so their sum hardly explains the CPU time.
         let mut requests = [0, 0];
-        for second in 0..60 {
-            let now = [100 + 40 * (second % 3), 20 + 15 * (second % 2)];
+        for at in 0..60 {
+            let now = [100 + 40 * (at % 3), 20 + 15 * (at % 2)];
             requests = [requests[0] + now[0], requests[1] + now[1]];
-            estimator.add(server.second(now, 6));
+            estimator.add(second(&mut server, now, 6));
         }
         let found = estimator.headroom();
         let mean_ns = (requests[0] + 5 * requests[1]) as f64 * 1e6 / (requests[0] + requests[1]) as f64;
@@ -524,11 +501,8 @@ mod tests {
 
     #[test]
     fn the_busiest_of_two_workers_gives_the_lower_end_and_both_give_the_upper_end() {
-        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
-        for second in 0..30 {
-            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
-        }
-        let found = estimator.headroom();
+        let (mut server, mut estimator) = (server(), Estimator::sliding());
+        let found = watch(&mut estimator, &mut server, 30, (|at| 100 + 10 * (at % 20), 1));
         let thread = limit(&found, LimitKind::BusiestThread);
         let range = thread.full_at_per_sec.unwrap();
         // One thread is full at 1000 / 0.75 per second, and both together at 2000.
@@ -540,27 +514,20 @@ mod tests {
         assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
         assert_eq!(why(&found, LimitKind::Backlog), "empty (limit 4,096): it fills only once the server is full");
         assert!(why(&found, LimitKind::ThreadPool).contains("too few concurrent requests"));
-        for second in 0..30 {
-            server.reading.limits.as_mut().unwrap().cpus = None;
-            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
-        }
-        let unseen = estimator.headroom().unseen.unwrap();
+        server.limits.as_mut().unwrap().cpus = None;
+        let unseen = watch(&mut estimator, &mut server, 30, (|at| 100 + 10 * (at % 20), 1)).unseen.unwrap();
         assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not visible");
     }
 
     #[test]
     fn a_pool_of_threads_is_full_when_each_has_a_request() {
         let pool = |threads: [u32; 2]| {
-            let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
-            let open = |thread| OpenRequest { thread, ..OpenRequest::default() };
-            let longest = threads.map(open).to_vec();
-            server.reading.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
-            server.reading.limits.as_mut().unwrap().reading_threads = Some(4);
-            for second in 0..30 {
-                // Requests take 20 ms each, so four threads serve 200 per second.
-                estimator.add(server.second([40 + 3 * (second % 15), 0], 20));
-            }
-            estimator.headroom()
+            let mut server = server();
+            let longest = threads.map(|thread| OpenRequest { thread, ..OpenRequest::default() }).to_vec();
+            server.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
+            server.limits.as_mut().unwrap().reading_threads = Some(4);
+            // Requests take 20 ms each, so four threads serve 200 per second.
+            watch(&mut Estimator::sliding(), &mut server, 30, (|at| 40 + 3 * (at % 15), 20))
         };
         let found = pool([8, 9]);
         let range = limit(&found, LimitKind::ThreadPool).full_at_per_sec.unwrap();
@@ -574,15 +541,11 @@ mod tests {
 
     #[test]
     fn a_lasting_queue_and_unreadable_counters_are_reported() {
-        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
-        server.reading.connections.accept_queue = Some(1024);
-        server.reading.limits.as_mut().unwrap().cpus = None;
-        server.reading.limits.as_mut().unwrap().busiest_thread_ns = None;
-        server.reading.limits.as_mut().unwrap().descriptors = None;
-        for second in 0..20 {
-            estimator.add(server.second([100 + 10 * second, 0], 1));
-        }
-        let found = estimator.headroom();
+        let mut hidden = server();
+        hidden.connections.accept_queue = Some(1024);
+        let limits = hidden.limits.as_mut().unwrap();
+        (limits.cpus, limits.busiest_thread_ns, limits.descriptors) = (None, None, None);
+        let found = watch(&mut Estimator::sliding(), &mut hidden, 20, (|at| 100 + 10 * at, 1));
         assert_eq!(limit(&found, LimitKind::Backlog).times, Range { low: 1.0, high: Some(4.0) });
         for (kind, words) in [
             (LimitKind::Cpus, "processes are not visible"),
@@ -592,28 +555,20 @@ mod tests {
             assert!(why(&found, kind).contains(words), "{found:#?}");
         }
         assert!(found.unknown.iter().all(|limit| limit.kind != LimitKind::CpuQuota), "no quota is no limit");
-        let mut uncounted = Estimator::sliding();
-        let mut server = Simulated::new();
-        for _ in 0..20 {
-            let mut reading = server.second([100, 0], 1).clone();
-            reading.classes.clear();
-            uncounted.add(&reading);
-        }
-        assert_eq!(why(&uncounted.headroom(), LimitKind::BusiestThread), "requests are not counted");
+        let mut uncounted = Reading { classes: Vec::new(), ..server() };
+        let found = watch(&mut Estimator::sliding(), &mut uncounted, 20, (|_| 100, 1));
+        assert_eq!(why(&found, LimitKind::BusiestThread), "requests are not counted");
     }
 
     #[test]
     fn a_recording_of_any_length_needs_bounded_memory_and_keeps_its_whole_time() {
-        let (mut server, mut estimator) = (Simulated::new(), Estimator::whole());
-        for second in 0..20_000 {
-            estimator.add(server.second([100 + second / 100, 0], 1));
-        }
+        let (mut server, mut estimator) = (server(), Estimator::whole());
+        let found = watch(&mut estimator, &mut server, 20_000, (|at| 100 + at / 100, 1));
         assert!(estimator.marks.kept.len() <= MOST_MARKS);
-        let found = estimator.headroom();
         assert!(found.window_s > 19_000.0, "{found:#?}");
         assert!(holds(limit(&found, LimitKind::Cpus).full_at_per_sec.unwrap(), 2000.0));
         let mut sliding = Estimator::sliding();
-        (0..1000).for_each(|_| sliding.add(server.second([100, 0], 1)));
-        assert_eq!((sliding.marks.kept.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
+        let found = watch(&mut sliding, &mut server, 1000, (|_| 100, 1));
+        assert_eq!((sliding.marks.kept.len(), found.window_s), (WINDOW + 1, WINDOW as f64));
     }
 }

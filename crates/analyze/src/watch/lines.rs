@@ -4,6 +4,7 @@
 
 use super::recording::{Recording, Sample};
 use crate::predict::regression::{Line, line};
+use crate::shown::in_brackets;
 use crate::statistics::{coefficient_of_variation, mean};
 use record::units::format_si;
 use record::watch::system::CpuModes;
@@ -137,7 +138,7 @@ fn between(begin: &Sample, end: &Sample) -> Option<Window> {
 pub fn sentences(lines: &Lines) -> Vec<String> {
     let per_request = |name: &str, line: &Line| {
         let slope = line.slope.map(|seconds| seconds * 1e6);
-        let interval = slope.interval().map_or(String::new(), |(low, high)| format!(" ({low:.1} to {high:.1})"));
+        let interval = in_brackets(&slope, |us| format!("{us:.1}"));
         format!(
             "{:.1} us{interval} of {name} CPU time (r = {:.2}, n = {} windows of {:.0} s)",
             slope.value, line.correlation, slope.n, lines.window_s

@@ -4,6 +4,8 @@
 use super::tables::{Cell, Table};
 use record::watch::{PHASES, ProcessTotals, Reading};
 
+pub(super) const PHASE_NAMES: [&str; PHASES] = ["parse", "process", "log"];
+
 /// The table; `None` for a server of one process, or a recording without these rows.
 pub(super) fn table(last: &Reading) -> Option<Table> {
     let rows = &last.processes;
@@ -17,8 +19,7 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
         columns.extend([("requests", "n"), ("in", "B/request"), ("out", "B/request")]);
     }
     if has_phases {
-        columns.extend(["parse", "process", "log"].map(|phase| (phase, "us elapsed")));
-        columns.extend(["parse", "process", "log"].map(|phase| (phase, "us CPU")));
+        columns.extend(["us elapsed", "us CPU"].iter().flat_map(|unit| PHASE_NAMES.map(|phase| (phase, *unit))));
         columns.push(("timed", "n"));
     }
     let cells = |row: &ProcessTotals| {
@@ -96,11 +97,6 @@ mod tests {
         Reading { processes, cpu: Some(CpuTotals { group_ns, ..CpuTotals::default() }), ..Reading::default() }
     }
 
-    fn value(table: &Table, row: usize, column: (&str, &str)) -> Option<f64> {
-        let at = table.columns.iter().position(|known| *known == column).expect("a column");
-        table.rows[row].1[at].value
-    }
-
     #[test]
     fn a_single_process_gets_no_table() {
         assert!(table(&totals(vec![process(7, "nginx", Some(5), 1, 0), process(0, "", Some(5), 0, 0)])).is_none());
@@ -118,15 +114,22 @@ mod tests {
         let table = table(&totals(rows)).unwrap();
         let labels: Vec<&str> = table.rows.iter().map(|(label, _)| label.as_str()).collect();
         assert_eq!(labels, ["7 nginx", "8 nginx", "9 (ended)", "ended, or unknown"]);
-        assert_eq!((value(&table, 0, ("CPU", "s")), value(&table, 0, ("share", "%"))), (Some(3.0), Some(75.0)));
-        assert_eq!(value(&table, 2, ("CPU", "s")), None, "what is not known is no zero");
-        assert_eq!(
-            (value(&table, 1, ("requests", "n")), value(&table, 1, ("out", "B/request"))),
-            (Some(10.0), Some(1000.0))
-        );
-        assert_eq!(value(&table, 3, ("in", "B/request")), None);
-        assert_eq!((value(&table, 0, ("log", "us CPU")), value(&table, 0, ("timed", "n"))), (Some(2.5), Some(4.0)));
-        assert_eq!(value(&table, 1, ("parse", "us elapsed")), None, "nothing was timed");
+        for (row, column, value) in [
+            (0, ("CPU", "s"), Some(3.0)),
+            (0, ("share", "%"), Some(75.0)),
+            // What is not known is no zero.
+            (2, ("CPU", "s"), None),
+            (1, ("requests", "n"), Some(10.0)),
+            (1, ("out", "B/request"), Some(1000.0)),
+            (3, ("in", "B/request"), None),
+            (0, ("log", "us CPU"), Some(2.5)),
+            (0, ("timed", "n"), Some(4.0)),
+            // Nothing was timed.
+            (1, ("parse", "us elapsed"), None),
+        ] {
+            let at = table.columns.iter().position(|known| *known == column).expect("a column");
+            assert_eq!(table.rows[row].1[at].value, value, "{column:?} of row {row}");
+        }
         assert!(table.rows.iter().all(|(_, cells)| cells.len() == table.columns.len()));
     }
 

@@ -106,7 +106,7 @@ impl Recording {
             }
             number += 1;
             if line.last() != Some(&b'\n') && count as u64 == MOST_LINE_BYTES {
-                skip_line(&mut lines).map_err(unreadable)?;
+                lines.skip_until(b'\n').map_err(unreadable)?;
                 recording.refuse(number, "longer than 4 MiB");
                 continue;
             }
@@ -218,21 +218,6 @@ impl KeptSamples {
 
     fn all(self) -> Vec<Sample> {
         self.thinned.kept.into_iter().chain(self.newest).collect()
-    }
-}
-
-fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffer = lines.fill_buf()?;
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let used = end.map_or(buffer.len(), |end| end + 1);
-        lines.consume(used);
-        if end.is_some() {
-            return Ok(());
-        }
     }
 }
 

@@ -13,7 +13,9 @@
 
 use super::recording::Recording;
 use crate::predict::regression::line;
+use crate::shown::in_brackets;
 use record::Estimate;
+use record::units::{count, format_nanos, format_si};
 use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
@@ -225,11 +227,34 @@ fn refine(begins: &[f64], guess: f64) -> Option<Estimate> {
 
 /// The findings in sentences.
 pub fn sentences(found: &Stalls) -> Vec<String> {
-    let mut said = of_stalls(found);
+    let usual = format!("{:.0} % of the usual {}/s", SILENT_RATIO * 100.0, format_si(found.usual_per_sec));
+    let longest = found.stalls.iter().map(|stall| stall.length_s).fold(0.0, f64::max);
+    let mut said = vec![match found.stalls.len() {
+        0 => format!(
+            "No stall between the load's begin and end: no interval of {} had less than {usual}.",
+            format_nanos(found.interval_s * 1e9)
+        ),
+        stalls => format!(
+            "{}, {:.1} % of the time, the longest of {longest:.1} s: the rate fell below {usual}.",
+            count(stalls, "stall"),
+            found.stalled_ratio * 100.0
+        ),
+    }];
+    if let Some(period) = &found.period {
+        said.push(format!(
+            "They come every {:.2} s{}; the probability of such regularity by chance is at most {}: look for work with \
+             that period (writing back to disk, log rotation, garbage collection, cron).",
+            period.period_s.value,
+            in_brackets(&period.period_s, |seconds| format!("{seconds:.2}")),
+            if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
+        ));
+    } else if found.stalls.len() >= FEWEST_STALLS {
+        said.push("No period fits them better than chance would.".into());
+    }
     let ends: Vec<String> = [(found.silent_before_s, "first"), (found.silent_after_s, "last")]
         .into_iter()
         .filter(|(seconds, _)| *seconds > 0.95 * found.interval_s)
-        .map(|(seconds, which)| format!("the {which} {}", record::units::format_nanos(seconds * 1e9)))
+        .map(|(seconds, which)| format!("the {which} {}", format_nanos(seconds * 1e9)))
         .collect();
     if !ends.is_empty() {
         said.push(format!(
@@ -241,43 +266,12 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
     said
 }
 
-fn of_stalls(found: &Stalls) -> Vec<String> {
-    if found.stalls.is_empty() {
-        return vec![format!(
-            "No stall between the load's begin and end: no interval of {} had less than {:.0} % of the usual {}/s.",
-            record::units::format_nanos(found.interval_s * 1e9),
-            SILENT_RATIO * 100.0,
-            record::units::format_si(found.usual_per_sec)
-        )];
-    }
-    let longest = found.stalls.iter().map(|stall| stall.length_s).fold(0.0, f64::max);
-    let mut said = vec![format!(
-        "{}, {:.1} % of the time, the longest of {longest:.1} s: the rate fell below {:.0} % of the usual {}/s.",
-        record::units::count(found.stalls.len(), "stall"),
-        found.stalled_ratio * 100.0,
-        SILENT_RATIO * 100.0,
-        record::units::format_si(found.usual_per_sec)
-    )];
-    if let Some(period) = &found.period {
-        let interval =
-            period.period_s.interval().map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})"));
-        said.push(format!(
-            "They come every {:.2} s{interval}; the probability of such regularity by chance is at most {}: look \
-             for work with that period (writing back to disk, log rotation, garbage collection, cron).",
-            period.period_s.value,
-            if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
-        ));
-    } else if found.stalls.len() >= FEWEST_STALLS {
-        said.push("No period fits them better than chance would.".into());
-    }
-    said
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::recording::Sample;
     use super::*;
-    use rand::{RngExt, SeedableRng};
+    use crate::statistics::random;
+    use rand::RngExt;
 
     /// Readings every second; `is_silent` depends on the second.
     fn recording(seconds: usize, per_sec: u64, is_silent: impl Fn(usize) -> bool) -> Recording {
@@ -308,7 +302,7 @@ mod tests {
 
     #[test]
     fn jitter_and_a_missing_stall_do_not_hide_the_period() {
-        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        let mut random = random(5);
         let begins: Vec<usize> = (0..20).filter(|n| *n != 7).map(|n| 20 + n * 30 + random.random_range(0..3)).collect();
         let found = find(&recording(700, 200, |second| begins.iter().any(|b| (*b..b + 3).contains(&second)))).unwrap();
         assert!((found.period.unwrap().period_s.value - 30.0).abs() < 0.3, "{:?}", found.period);
@@ -316,7 +310,7 @@ mod tests {
 
     #[test]
     fn stalls_at_random_times_have_no_period() {
-        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(6);
+        let mut random = random(6);
         let mut with_period = 0;
         for set in 0..200 {
             let begins: Vec<usize> = (0..4 + set % 12).map(|_| random.random_range(5..590)).collect();

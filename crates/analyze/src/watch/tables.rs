@@ -171,17 +171,16 @@ fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
     }
 }
 
-const PHASE_COLUMNS: [(&str, &str); 6] = [
-    ("parse", "us elapsed"),
-    ("process", "us elapsed"),
-    ("log", "us elapsed"),
-    ("parse", "us CPU"),
-    ("process", "us CPU"),
-    ("log", "us CPU"),
-];
+/// Elapsed and CPU times of the phases, further columns, and the number of requests and windows.
+fn phase_columns(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let of_phases = |unit| super::processes::PHASE_NAMES.map(|phase| (phase, unit));
+    [&of_phases("us elapsed")[..], &of_phases("us CPU"), more, &[("requests", "n"), ("windows", "n")]].concat()
+}
 
-fn phase_cells(phases: &PhaseTotals) -> Vec<Cell> {
-    phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| Cell::scaled(*mean, 1e-3)).collect()
+fn phase_cells(phases: &PhaseTotals, more: &[Option<Mean>]) -> Vec<Cell> {
+    let times = phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| Cell::scaled(*mean, 1e-3));
+    let counts = [phases.requests, phases.windows].map(|count| (count as f64).into());
+    times.chain(more.iter().map(|mean| Cell::scaled(*mean, 1.0))).chain(counts).collect()
 }
 
 fn phases(recording: &Recording) -> Option<Table> {
@@ -190,15 +189,8 @@ fn phases(recording: &Recording) -> Option<Table> {
         .iter()
         .enumerate()
         .filter(|(_, phases)| phases.requests > 0)
-        .map(|(index, phases)| {
-            let mut cells = phase_cells(phases);
-            cells.extend([phases.sends, phases.disk_reads].map(|count| Cell::scaled(count, 1.0)));
-            cells.push((phases.requests as f64).into());
-            cells.push((phases.windows as f64).into());
-            (name(recording, index), cells)
-        })
+        .map(|(index, phases)| (name(recording, index), phase_cells(phases, &[phases.sends, phases.disk_reads])))
         .collect();
-    let more = [("sends", "/request"), ("disk reads", "/request"), ("requests", "n"), ("windows", "n")];
     (!rows.is_empty()).then(|| Table {
         title: "Phases",
         note: format!(
@@ -206,7 +198,7 @@ fn phases(recording: &Recording) -> Option<Table> {
              exact CPU time.{}",
             connecting(&recording.last).unwrap_or_default()
         ),
-        columns: [&PHASE_COLUMNS[..], &more].concat(),
+        columns: phase_columns(&[("sends", "/request"), ("disk reads", "/request")]),
         rows,
     })
 }
@@ -229,13 +221,9 @@ fn pack(recording: &Recording) -> Option<Table> {
     let mut rows = Vec::new();
     for (index, (functions, events)) in pack.by_functions.iter().zip(&pack.by_events).enumerate() {
         for (by, phases) in [("functions", functions), ("reads and sends", events)] {
-            if phases.requests == 0 {
-                continue;
+            if phases.requests > 0 {
+                rows.push((format!("{}, by {by}", name(recording, index)), phase_cells(phases, &[])));
             }
-            let mut cells = phase_cells(phases);
-            cells.push((phases.requests as f64).into());
-            cells.push((phases.windows as f64).into());
-            rows.push((format!("{}, by {by}", name(recording, index)), cells));
         }
     }
     (!rows.is_empty()).then(|| Table {
@@ -245,7 +233,7 @@ fn pack(recording: &Recording) -> Option<Table> {
             record::text::plain(&pack.server, 40),
             pack.request_ns / 1e3
         ),
-        columns: [&PHASE_COLUMNS[..], &[("requests", "n"), ("windows", "n")]].concat(),
+        columns: phase_columns(&[]),
         rows,
     })
 }
@@ -286,6 +274,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
         return None;
     }
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
+    let mut share = |name: String, percent: Option<f64>| rows.push((name, vec![Cell::default(), percent.into()]));
     if let (Some(before), Some(after)) = (&first.cpu, &last.cpu) {
         let modes: [MachinePart<CpuModes>; 7] = [
             ("CPU user", |cpu| cpu.user_ms),
@@ -299,8 +288,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
         let modes = modes.map(|(name, part)| (name, part(after).saturating_sub(part(before))));
         let all: u64 = modes.iter().map(|(_, ms)| ms).sum();
         for (name, ms) in modes {
-            let share = (all > 0).then(|| ms as f64 * 100.0 / all as f64);
-            rows.push((format!("{name}, % of {} CPUs", last.cpus), vec![Cell::default(), share.into()]));
+            share(format!("{name}, % of {} CPUs", last.cpus), (all > 0).then(|| ms as f64 * 100.0 / all as f64));
         }
     }
     if let Some(memory) = last.memory {
@@ -309,16 +297,15 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
             ("memory of files", memory.cached_bytes),
             ("dirty memory", memory.dirty_bytes),
         ] {
-            let share = bytes as f64 * 100.0 / memory.total_bytes as f64;
-            let of = format_bytes(memory.total_bytes as f64);
-            rows.push((format!("{name}, % of {of}"), vec![Cell::default(), share.into()]));
+            let of = memory.total_bytes as f64;
+            share(format!("{name}, % of {}", format_bytes(of)), Some(bytes as f64 * 100.0 / of));
         }
     }
     if let (Some(before), Some(after), Some(seconds)) =
         (&first.disk, &last.disk, last.seconds_since(first, SystemKind::Disk))
     {
         let busy = after.busy_ms.saturating_sub(before.busy_ms) as f64 / 10.0 / seconds / after.devices as f64;
-        rows.push((format!("disks busy, % of {} devices", after.devices), vec![Cell::default(), busy.into()]));
+        share(format!("disks busy, % of {} devices", after.devices), Some(busy));
     }
     // The kinds of counters may have been read at different intervals.
     let mut rate = |name: &str, kind: SystemKind, before: Option<u64>, after: Option<u64>| {
@@ -349,17 +336,14 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
         rate(words, SystemKind::Paging, first.paging.as_ref().map(part), last.paging.as_ref().map(part));
     }
     rate("interrupts", SystemKind::Cpu, first.interrupts, last.interrupts);
-    let mut kinds: Vec<(&String, u64)> = last.interrupts_by_kind.iter().map(|(kind, n)| (kind, *n)).collect();
-    let since = |kind: &String, now: u64| now.saturating_sub(first.interrupts_by_kind.get(kind).copied().unwrap_or(0));
-    kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
-    for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
-        let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
-        rate(
-            &format!("interrupts of {}", record::text::plain(kind, 40)),
-            SystemKind::Interrupts,
-            Some(before),
-            Some(now),
-        );
+    let before = |kind: &String| first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
+    let mut kinds: Vec<(&String, u64, u64)> =
+        last.interrupts_by_kind.iter().map(|(kind, now)| (kind, before(kind), *now)).collect();
+    kinds.retain(|(_, before, now)| now > before);
+    kinds.sort_by_key(|(_, before, now)| std::cmp::Reverse(now - before));
+    for (kind, before, now) in kinds.into_iter().take(5) {
+        let name = format!("interrupts of {}", record::text::plain(kind, 40));
+        rate(&name, SystemKind::Interrupts, Some(before), Some(now));
     }
     rate("context switches", SystemKind::Cpu, first.context_switches, last.context_switches);
     rate("processes and threads started", SystemKind::Cpu, first.started, last.started);
@@ -378,8 +362,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
             ("server: major faults".into(), Some(after.major_faults.saturating_sub(before.major_faults))),
         ] {
             if seconds_of_all > 0.0 {
-                let per_sec = n.map(|n| n as f64 / seconds_of_all);
-                rows.push((words, vec![per_sec.into(), Cell::default()]));
+                rows.push((words, vec![n.map(|n| n as f64 / seconds_of_all).into(), Cell::default()]));
             }
         }
     }

@@ -60,13 +60,20 @@ pub(super) enum Crossing {
     Beyond,
 }
 
-/// A fitted curve: ascending loads and the logarithm of the value at each, without the repeats' levels.
+/// One load of a fitted curve.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FittedLoad {
+    pub load: f64,
+    /// Logarithm of the value, without the repeats' levels.
+    pub level: f64,
+    /// As [`CurvePoint::precision`].
+    pub precision: f64,
+}
+
+/// A fitted curve over ascending loads.
 #[derive(Debug, Clone)]
 pub(super) struct BlockCurve {
-    pub loads: Vec<f64>,
-    pub levels: Vec<f64>,
-    /// Relative precision of each level, as [`CurvePoint::precision`].
-    pub precisions: Vec<f64>,
+    pub at: Vec<FittedLoad>,
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
@@ -129,29 +136,31 @@ impl BlockCurve {
             cells.iter_mut().zip(weights).for_each(|(cell, weight)| cell.weight = weight);
         }
         let mut residuals = vec![Vec::new(); loads.len()];
-        let mut precisions = vec![0.0f64; loads.len()];
+        let fitted = |(load, level)| FittedLoad { load, level, precision: 0.0 };
+        let mut at: Vec<FittedLoad> = loads.into_iter().zip(levels).map(fitted).collect();
         let mut seen = vec![BTreeSet::new(); repeats.len()];
         for cell in &cells {
             // A short point scatters more; the square root of its length scales this to the scatter of a full-length
             // point.
-            let residual = cell.value - levels[cell.load] - shifts[cell.repeat];
+            let fitted = &mut at[cell.load];
+            let residual = cell.value - fitted.level - shifts[cell.repeat];
             residuals[cell.load].push(residual * cell.length.min(1.0).sqrt());
-            precisions[cell.load] = precisions[cell.load].max(cell.precision);
+            fitted.precision = fitted.precision.max(cell.precision);
             seen[cell.repeat].insert(cell.load);
         }
         let repeats = seen.iter().filter(|loads| loads.len() > 1).count();
-        Some(BlockCurve { loads, levels, precisions, residuals, repeats, sharpness: 1.0 })
+        Some(BlockCurve { at, residuals, repeats, sharpness: 1.0 })
     }
 
     /// A curve without noise: ascending loads and the logarithm of the value at each.
-    pub fn exact(loads: Vec<f64>, levels: Vec<f64>) -> Self {
-        let precisions = vec![1.0; loads.len()];
-        BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
+    pub fn exact(points: impl Iterator<Item = (f64, f64)>) -> Self {
+        let at = points.map(|(load, level)| FittedLoad { load, level, precision: 1.0 }).collect();
+        BlockCurve { at, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
 
-    /// The fitted value at a measured load.
-    pub fn value(&self, index: usize) -> f64 {
-        self.levels[index].exp()
+    /// The lowest and the highest load.
+    pub fn ends(&self) -> (f64, f64) {
+        (self.at[0].load, self.at[self.at.len() - 1].load)
     }
 
     /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
@@ -159,9 +168,9 @@ impl BlockCurve {
     /// deviations from a fitted centre). `drops_loads` leaves out a fifth of the inner loads, so the interval
     /// includes the error of interpolation.
     pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
-        let last = self.loads.len() - 1;
-        let (mut loads, mut levels, mut precisions) = (Vec::new(), Vec::new(), Vec::new());
-        for at in 0..=last {
+        let last = self.at.len() - 1;
+        let mut drawn = Vec::new();
+        for (at, fitted) in self.at.iter().enumerate() {
             let readings = self.residuals[at].len();
             let pool: Vec<f64> = (at.saturating_sub(1)..=(at + 1).min(last))
                 .flat_map(|near| self.residuals[near].iter().copied())
@@ -171,13 +180,11 @@ impl BlockCurve {
             // Drawn even if unused, so that the draws at one load do not depend on other loads.
             let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
             if !(left_out && drops_loads && at > 0 && at < last) {
-                loads.push(self.loads[at]);
-                precisions.push(self.precisions[at]);
-                levels.push(self.levels[at] + mean * inflation);
+                drawn.push(FittedLoad { level: fitted.level + mean * inflation, ..*fitted });
             }
         }
         let sharpness = random.random_range(0.0..1.0);
-        BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
+        BlockCurve { at: drawn, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
     /// The change of `found`, as a logarithm, when each inner load is left out in turn: the root of the sum of squares.
@@ -185,22 +192,20 @@ impl BlockCurve {
     pub fn change_without_a_load(&self, found: f64, find: impl Fn(&BlockCurve) -> Option<Crossing>) -> f64 {
         let without = |left_out: usize| {
             let mut curve = self.clone();
-            curve.loads.remove(left_out);
-            curve.levels.remove(left_out);
-            curve.precisions.remove(left_out);
+            curve.at.remove(left_out);
             match find(&curve) {
                 Some(Crossing::At(at)) => (at / found).ln().powi(2),
                 _ => 0.0,
             }
         };
-        (1..self.loads.len().saturating_sub(1)).map(without).sum::<f64>().sqrt()
+        (1..self.at.len().saturating_sub(1)).map(without).sum::<f64>().sqrt()
     }
 
     /// The load x at which value(x sqrt 2) / value(x / sqrt 2) falls below 1 + `gain_ratio`. The gains are made
     /// monotone first (pooled adjacent violators). `None` if the loads span less than a doubling.
     pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {
         const PER_DOUBLING: f64 = 16.0;
-        let (first, last) = (*self.loads.first()?, *self.loads.last()?);
+        let (first, last) = self.ends();
         let doublings = (last / first).log2() - 1.0;
         if !(doublings >= -1e-9 && doublings.is_finite()) {
             return None;
@@ -208,7 +213,7 @@ impl BlockCurve {
         let steps = (doublings.max(0.0) * PER_DOUBLING).floor() as usize;
         let half = std::f64::consts::SQRT_2;
         let centre = |step: usize| first * half * (step as f64 / PER_DOUBLING).exp2();
-        let curve = Interpolant::new(&self.loads, &self.levels);
+        let curve = Interpolant::new(&self.at);
         let losses: Vec<(f64, f64)> = (0..=steps)
             .map(|step| {
                 let x = centre(step);
@@ -223,38 +228,38 @@ impl BlockCurve {
     /// The load at which the value, made monotone, reaches `threshold` (in the value's unit), from load number `from`
     /// on.
     pub fn rises_to(&self, threshold: f64, from: usize) -> Crossing {
-        let weighted: Vec<(f64, f64)> = self.levels[from..].iter().map(|level| (*level, 1.0)).collect();
-        cross(&self.loads[from..], &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
+        let (loads, weighted): (Vec<f64>, Vec<_>) = self.at[from..].iter().map(|at| (at.load, (at.level, 1.0))).unzip();
+        cross(&loads, &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
     }
 
     /// The index of the lowest level after a running median of three, so that a single low point is not the
     /// reference.
     pub fn lowest(&self) -> (usize, f64) {
         let smooth = |at: usize| {
-            if self.levels.len() < 3 {
-                return self.levels[at];
+            if self.at.len() < 3 {
+                return self.at[at].level;
             }
-            let start = at.saturating_sub(1).min(self.levels.len() - 3);
-            let mut three = [self.levels[start], self.levels[start + 1], self.levels[start + 2]];
+            let start = at.saturating_sub(1).min(self.at.len() - 3);
+            let mut three = [0, 1, 2].map(|next| self.at[start + next].level);
             three.sort_by(f64::total_cmp);
             three[1]
         };
-        let at = (0..self.levels.len()).min_by(|a, b| smooth(*a).total_cmp(&smooth(*b))).unwrap_or(0);
+        let at = (0..self.at.len()).min_by(|a, b| smooth(*a).total_cmp(&smooth(*b))).unwrap_or(0);
         (at, smooth(at).exp())
     }
 }
 
 /// Monotone cubic interpolation (Fritsch and Butland's slopes) of levels over the logarithm of the loads, constant
 /// beyond the ends. Straight lines would place a bend too high on a coarse grid.
-struct Interpolant<'a> {
+struct Interpolant {
     positions: Vec<f64>,
-    levels: &'a [f64],
+    levels: Vec<f64>,
     slopes: Vec<f64>,
 }
 
-impl<'a> Interpolant<'a> {
-    fn new(loads: &[f64], levels: &'a [f64]) -> Self {
-        let positions: Vec<f64> = loads.iter().map(|load| load.ln()).collect();
+impl Interpolant {
+    fn new(at: &[FittedLoad]) -> Self {
+        let (positions, levels): (Vec<f64>, Vec<f64>) = at.iter().map(|at| (at.load.ln(), at.level)).unzip();
         let last = positions.len() - 1;
         let step = |at: usize| positions[at + 1] - positions[at];
         let chord = |at: usize| (levels[at + 1] - levels[at]) / step(at);
@@ -358,9 +363,8 @@ mod tests {
             _ => true,
         });
         let drifting = BlockCurve::fit(&drifting).unwrap();
-        for (a, b) in steady.levels.iter().zip(&drifting.levels) {
-            assert!((a - b - (steady.levels[0] - drifting.levels[0])).abs() < 1e-6);
-        }
+        let first = steady.at[0].level - drifting.at[0].level;
+        assert!(steady.at.iter().zip(&drifting.at).all(|(a, b)| (a.level - b.level - first).abs() < 1e-6));
     }
 
     #[test]

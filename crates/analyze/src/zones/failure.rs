@@ -4,7 +4,7 @@ use super::curve::isotonic;
 use super::{PointFinding, PointPlace};
 use crate::disturbance::DISTURBED_WEIGHT;
 use crate::shown::{nanos_against, percent_against};
-use crate::statistics::{interval_of, random};
+use crate::statistics::interval_of_draws;
 use rand::RngExt;
 use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
@@ -189,7 +189,7 @@ pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
 
 /// One trial of a load. `weight`: share of a full-length point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LevelTrial {
+pub(crate) struct LevelTrial {
     pub load: f64,
     pub repeat: u32,
     pub judged: TrialResult,
@@ -201,6 +201,14 @@ pub(super) struct LevelTrial {
     pub random_requests: Option<f64>,
 }
 
+impl LevelTrial {
+    /// An undisturbed trial of full length.
+    pub fn new(load: f64, repeat: u32, is_failed: bool) -> LevelTrial {
+        let judged = if is_failed { TrialResult::Failed } else { TrialResult::Held };
+        LevelTrial { load, repeat, judged, weight: 1.0, is_disturbed: false, random_requests: None }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrialResult {
     Held,
@@ -210,10 +218,6 @@ pub(crate) enum TrialResult {
 }
 
 impl TrialResult {
-    pub(super) fn from_failed(failed: bool) -> Self {
-        if failed { TrialResult::Failed } else { TrialResult::Held }
-    }
-
     fn failing_ratio(self) -> f64 {
         match self {
             TrialResult::Held => 0.0,
@@ -323,20 +327,16 @@ fn bracket_interval(trials: &[LevelTrial], confidence: f64, seed: u64) -> Option
     } else {
         trials.iter().map(|trial| vec![*trial]).collect()
     };
-    let mut random = random(seed);
-    let mut middles = Vec::new();
-    for _ in 0..crate::statistics::DRAWS {
-        let drawn: Vec<LevelTrial> = (0..clusters.len())
-            .flat_map(|_| clusters[random.random_range(0..clusters.len())].iter().copied())
-            .collect();
+    let (low, high) = interval_of_draws(confidence, seed, |random| {
+        let drawn: Vec<LevelTrial> =
+            clusters.iter().flat_map(|_| clusters[random.random_range(0..clusters.len())].iter().copied()).collect();
         let drawn = bracket(&drawn);
-        middles.push(match (drawn.lower, drawn.upper) {
+        Some(match (drawn.lower, drawn.upper) {
             (Some(lower), Some(upper)) => (lower * upper).sqrt(),
             (Some(lower), None) => lower.max(highest),
             (None, upper) => upper.unwrap_or(lowest).min(lowest),
-        });
-    }
-    let (low, high) = interval_of(&middles, confidence)?;
+        })
+    })?;
     let low = found.lower.unwrap_or(lowest).min(low);
     let high = found.upper.map(|upper| upper.max(high));
     let (Some(lower), Some(upper)) = (found.lower, found.upper) else { return Some((low, high)) };
@@ -351,20 +351,9 @@ fn requests_at(trials: &[LevelTrial], load: f64) -> f64 {
     there.map(|trial| trial.random_requests.unwrap_or(f64::INFINITY).max(1.0)).sum()
 }
 
-/// The recovery point, between loads that are off the loading curve and loads that are back on it. `trials`: load,
-/// repeat, whether it was off.
-pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &Criteria) -> PointFinding {
-    let trial = |(load, repeat, failed): &(f64, u32, bool)| LevelTrial {
-        load: *load,
-        repeat: *repeat,
-        judged: TrialResult::from_failed(*failed),
-        weight: 1.0,
-        is_disturbed: false,
-        random_requests: None,
-    };
-    let trials: Vec<LevelTrial> = trials.iter().map(trial).collect();
-    let found = bracket(&trials);
-    PointFinding { n_repeats: repeats as u64, ..bracketed(&trials, found, criteria, RECOVERY_SEED) }
+/// The recovery point, between loads that are off the loading curve (failed) and loads that are back on it.
+pub(crate) fn recovery(trials: &[LevelTrial], repeats: usize, criteria: &Criteria) -> PointFinding {
+    PointFinding { n_repeats: repeats as u64, ..bracketed(trials, bracket(trials), criteria, RECOVERY_SEED) }
 }
 
 pub(super) fn bracketed(trials: &[LevelTrial], found: Bracket, criteria: &Criteria, seed: u64) -> PointFinding {
@@ -399,25 +388,14 @@ fn repeats_at(trials: &[LevelTrial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Figure, Origin, Outcomes, Sweep};
-
-    fn trial(load: f64, repeat: u32, failed: bool) -> LevelTrial {
-        LevelTrial {
-            load,
-            repeat,
-            judged: TrialResult::from_failed(failed),
-            weight: 1.0,
-            is_disturbed: false,
-            random_requests: None,
-        }
-    }
+    use record::{Origin, Outcomes, Sweep};
 
     #[test]
     fn one_bad_trial_at_a_low_load_does_not_move_the_failure_point() {
         let mut trials = Vec::new();
         for repeat in 0..3 {
             for load in [10.0, 20.0, 40.0, 42.0, 44.0] {
-                trials.push(trial(load, repeat, load > 42.0));
+                trials.push(LevelTrial::new(load, repeat, load > 42.0));
             }
         }
         trials[1].judged = TrialResult::Failed;
@@ -427,7 +405,8 @@ mod tests {
 
     #[test]
     fn failed_trials_are_named_at_loads_where_most_held() {
-        let mut trials = [trial(8.0, 0, true), trial(8.0, 1, false), trial(4.0, 0, false)];
+        let mut trials =
+            [LevelTrial::new(8.0, 0, true), LevelTrial::new(8.0, 1, false), LevelTrial::new(4.0, 0, false)];
         let words = |load: f64| format!("{load} connections");
         assert_eq!(some_failed(&trials, 4.0, words), "1 of 2 trials failed at 8 connections");
         assert_eq!(some_failed(&trials[1..], 4.0, words), "");
@@ -437,9 +416,13 @@ mod tests {
 
     #[test]
     fn one_undisturbed_trial_does_not_outweigh_three_that_failed() {
-        let mut trials = vec![trial(2_896.0, 0, false), trial(2_896.0, 1, false), trial(4_096.0, 0, false)];
+        let mut trials = vec![
+            LevelTrial::new(2_896.0, 0, false),
+            LevelTrial::new(2_896.0, 1, false),
+            LevelTrial::new(4_096.0, 0, false),
+        ];
         for repeat in 1..4 {
-            trials.push(LevelTrial { is_disturbed: true, ..trial(4_096.0, repeat, true) });
+            trials.push(LevelTrial { is_disturbed: true, ..LevelTrial::new(4_096.0, repeat, true) });
         }
         assert_eq!(bracket(&trials), Bracket { lower: Some(2_896.0), upper: None }, "not known");
         trials[2].judged = TrialResult::Failed;
@@ -448,7 +431,12 @@ mod tests {
 
     #[test]
     fn a_load_that_fails_half_the_time_lies_between_the_bounds() {
-        let trials = [trial(10.0, 0, false), trial(20.0, 0, false), trial(20.0, 1, true), trial(30.0, 0, true)];
+        let trials = [
+            LevelTrial::new(10.0, 0, false),
+            LevelTrial::new(20.0, 0, false),
+            LevelTrial::new(20.0, 1, true),
+            LevelTrial::new(30.0, 0, true),
+        ];
         assert_eq!(bracket(&trials), Bracket { lower: Some(10.0), upper: Some(30.0) });
     }
 
@@ -456,49 +444,6 @@ mod tests {
     fn closed(connections: u64, outcomes: Outcomes) -> Point {
         let point = Point::new(Sweep::Connections, 0, connections, Pace::Closed);
         Point { warmup_ns: 1_000_000_000, duration_ns: 2_000_000_000, outcomes, ..point }
-    }
-
-    /// Number of windows, of 200 with this length, that are behind at Poisson arrivals. Requests begin 50 ms earlier,
-    /// take 30 ms each, and `slots` of them are served at once.
-    fn behind(rate_per_sec: f64, slots: usize, window_s: f64) -> usize {
-        let mut random = random(7);
-        let mut is_behind = || {
-            // All requests take equally long, so slots become free in the order in which they were taken.
-            let (mut at, mut free) = (-0.05, std::collections::VecDeque::from(vec![f64::MIN; slots]));
-            let (mut sent, mut answered, mut times) = (0u64, 0u64, Vec::new());
-            loop {
-                at -= (1.0 - random.random::<f64>()).ln() / rate_per_sec;
-                if at > window_s {
-                    break;
-                }
-                let done = free.pop_front().expect("one or more").max(at) + 0.03;
-                free.push_back(done);
-                sent += u64::from(at >= 0.0);
-                answered += u64::from((0.0..window_s).contains(&done));
-                times.extend((at >= 0.0).then_some(done - at));
-            }
-            let mean_us = 1e6 * times.iter().sum::<f64>() / times.len().max(1) as f64;
-            let mut point = closed(1024, Outcomes { sent, ok: sent, ..Default::default() });
-            point.pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Poisson };
-            point.duration_ns = (window_s * 1e9) as u64;
-            let mean = Figure::new(mean_us, "us", sent, Origin::Timed);
-            point.figures.set(names::RESPONSE_MEAN, mean);
-            behind_ratio(&point, answered as f64 / window_s, &Criteria::default()).is_some()
-        };
-        (0..200).filter(|_| is_behind()).count()
-    }
-
-    #[test]
-    fn requests_in_flight_at_the_end_of_a_short_window_are_no_backlog() {
-        for (rate, window_s) in [(50.0, 0.25), (200.0, 0.25), (200.0, 1.0), (2000.0, 0.25), (20_000.0, 0.1)] {
-            let found = behind(rate, 10_000, window_s);
-            assert!(found <= 2, "{found} of 200 windows of {window_s} s at {rate}/s");
-        }
-        // The slots serve 333/s.
-        for (rate, window_s, least) in [(400.0, 1.0, 150), (500.0, 0.25, 100), (500.0, 1.0, 198), (360.0, 5.0, 150)] {
-            let found = behind(rate, 10, window_s);
-            assert!(found >= least, "{found} of 200 windows of {window_s} s at {rate}/s");
-        }
     }
 
     #[test]
@@ -520,7 +465,7 @@ mod tests {
         let at = |sent, arrival| {
             let mut point = closed(100, Outcomes { sent, ok: sent, ..Default::default() });
             point.pace = Pace::Open { rate_per_sec: 1000.0, arrival };
-            point.figures.set(names::GOODPUT, Figure::new(sent as f64 / 2.0, "1/s", sent, Origin::Counted));
+            point.figures.measured(names::GOODPUT, sent as f64 / 2.0, sent, Origin::Counted);
             crossed(&point, &Criteria::default())
         };
         use record::Arrival::{Constant, Trace};

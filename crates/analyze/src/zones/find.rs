@@ -7,8 +7,8 @@ use super::{
     CpuGrowth, Drift, Findings, FullResource, Level, Peak, PointFinding, PointPlace, SweepFindings, Zone, levels,
 };
 use super::{capacity, doubts};
-use crate::point::{costs_are_of_answers, cpu_us};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
+use crate::point::{answers, costs_are_of_answers, cpu_us};
+use crate::statistics::{coefficient_of_variation, interval_of_draws};
 use crate::within;
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
@@ -46,8 +46,10 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
 
 /// [`find`] with the points and criteria of a run (default criteria if it has none).
 pub fn of_run(run: &RunDir) -> Findings {
-    let criteria = run.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
-    Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
+    let sweep = run.record.scenario.sweep();
+    let criteria = sweep.map(|sweep| sweep.criteria).unwrap_or_default();
+    let demanded_ratio = sweep.and_then(|sweep| sweep.axis.as_ref()).map_or(1.0, |axis| axis.conforming_ratio);
+    Findings { axes: crate::axis::of_points(&run.points, &criteria, demanded_ratio), ..find(&run.points, &criteria) }
 }
 
 /// The findings of one sweep; `None` if it has no point.
@@ -193,19 +195,16 @@ fn crossing(
     (seed, drops_loads): (u64, bool),
     find: impl Fn(&BlockCurve) -> Option<Crossing>,
 ) -> (Option<Crossing>, PointFinding) {
-    let (lowest, highest) = (curve.loads[0], curve.loads[curve.loads.len() - 1]);
-    let mut random = random(seed);
-    let beyond = highest * 4.0;
-    let draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| match find(&curve.draw(&mut random, drops_loads))? {
+    let (lowest, highest) = curve.ends();
+    let interval =
+        interval_of_draws(criteria.confidence_ratio, seed, |random| match find(&curve.draw(random, drops_loads))? {
             Crossing::Below => Some(lowest),
             Crossing::At(load) => Some(load),
-            Crossing::Beyond => Some(beyond),
-        })
-        .collect();
+            Crossing::Beyond => Some(highest * 4.0),
+        });
     let found = find(curve);
     let mut point = PointFinding::none(criteria, curve.repeats, "");
-    if let Some((low, high)) = interval_of(&draws, criteria.confidence_ratio) {
+    if let Some((low, high)) = interval {
         point.low = Some(low.min(highest));
         point.high = Some(high).filter(|high| *high <= highest);
     }
@@ -244,7 +243,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         point.low = point.low.map(|low| (knee / wider(low).exp()).min(knee * (1.0 - KNEE_ERROR_BELOW)));
         point.high = point.high.map(|high| (knee * wider(high).exp()).max(knee * (1.0 + KNEE_ERROR_ABOVE)));
     }
-    let highest = curve.loads[curve.loads.len() - 1];
+    let (lowest, highest) = curve.ends();
     let limit = exact_percent(gain);
     point.reason = match found {
         Some(Crossing::At(load)) => {
@@ -255,7 +254,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         }
         Some(Crossing::Below) => format!(
             "already at {} doubling the connections raises throughput by less than {limit}",
-            load_words(curve.loads[0], Sweep::Connections)
+            load_words(lowest, Sweep::Connections)
         ),
         Some(Crossing::Beyond) => {
             format!("not reached up to {}: throughput still follows load", load_words(highest, Sweep::Connections))
@@ -307,7 +306,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     let limit = exact_percent(threshold);
     let crowded_from = match by_any.rises_to(threshold, 0) {
         _ if point.place != PointPlace::Beyond => None,
-        Crossing::Below => Some(by_any.loads[0]),
+        Crossing::Below => Some(by_any.ends().0),
         Crossing::At(load) => Some(load),
         Crossing::Beyond => None,
     };
@@ -321,11 +320,11 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     point.reason = match found {
         Some(Crossing::At(_)) => format!("from here on a thread or the CPUs of the server are {limit} busy"),
         Some(Crossing::Below) => {
-            format!("already at {} a CPU of the server is {limit} busy", load_words(busy.loads[0], Sweep::Rate))
+            format!("already at {} a CPU of the server is {limit} busy", load_words(busy.ends().0, Sweep::Rate))
         }
         _ => format!(
             "not reached up to {}: no CPU of the server was {limit} busy",
-            load_words(busy.loads[busy.loads.len() - 1], Sweep::Rate)
+            load_words(busy.ends().1, Sweep::Rate)
         ),
     };
     point
@@ -348,7 +347,7 @@ fn efficiency_point(
         let (at, lowest_us) = curve.lowest();
         Some(curve.rises_to(lowest_us * rise, at))
     });
-    let highest = curve.loads[curve.loads.len() - 1];
+    let (_, highest) = curve.ends();
     let limit = exact_percent(criteria.efficiency_loss_ratio);
     // The curve compares within repeats, and the table shows medians. Both must show the loss.
     let medians: Vec<f64> = costs(answered, levels).map(|(_, _, us)| us).collect();
@@ -423,17 +422,13 @@ fn failure_point(
 }
 
 fn peak(curve: &BlockCurve, groups: &[LoadGroup<'_>], levels: &[Level], criteria: &Criteria) -> Option<Peak> {
-    let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
     let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
     let (load, per_sec) = measured.reduce(|best, other| if other.1 > best.1 { other } else { best })?;
-    let mut random = random(PEAK_SEED);
-    let draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| {
-            let drawn = curve.draw(&mut random, true);
-            Some(drawn.value(top(&drawn.levels)?))
-        })
-        .collect();
-    let interval = interval_of(&draws, criteria.confidence_ratio).filter(|_| curve.repeats >= 2);
+    let interval = interval_of_draws(criteria.confidence_ratio, PEAK_SEED, |random| {
+        let drawn = curve.draw(random, true);
+        drawn.at.iter().map(|at| at.level).max_by(f64::total_cmp).map(f64::exp)
+    });
+    let interval = interval.filter(|_| curve.repeats >= 2);
     let end_ratio = paired(groups, load, levels.last()?.load, crate::point::good_per_sec);
     Some(Peak {
         end_ratio,
@@ -459,11 +454,9 @@ const CPU_MISSED_US: f64 = 50_000.0;
 
 /// The levels at which most points were answered, each with its requests and their cost.
 fn costs<'a>(answered: &[LoadGroup<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
-    let completed =
-        |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
     answered.iter().zip(levels).filter_map(move |((_, points), level)| {
         let are_answers = 2 * points.len() as u64 > level.points;
-        Some((completed(points), level, level.cpu_us_per_request.filter(|_| are_answers)?.median))
+        Some((answers(points), level, level.cpu_us_per_request.filter(|_| are_answers)?.median))
     })
 }
 

@@ -23,7 +23,7 @@ impl BlockCurve {
     /// The knee. [`gain_falls_below`](Self::gain_falls_below) decides whether there is one. A single connection never
     /// waits, so a curve that begins with one connection has a knee even if the second one adds nothing.
     pub fn knee(&self, gain_ratio: f64) -> Option<Crossing> {
-        let (first, last) = (*self.loads.first()?, *self.loads.last()?);
+        let (first, last) = self.ends();
         let guess = match self.gain_falls_below(gain_ratio)? {
             Crossing::Beyond => return Some(Crossing::Beyond),
             Crossing::Below if first > 1.0 => return Some(Crossing::Below),
@@ -31,10 +31,9 @@ impl BlockCurve {
             // At a sharp knee, doublings centred below it still have that gain.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
-        let measured: Vec<LogPoint> = (0..self.loads.len())
-            .filter(|at| speaks_for(guess, self.loads[*at]))
-            .map(|at| LogPoint { x: self.loads[at].ln(), level: self.levels[at], precision: self.precisions[at] })
-            .collect();
+        let used = self.at.iter().filter(|at| speaks_for(guess, at.load));
+        let measured: Vec<LogPoint> =
+            used.map(|at| LogPoint { x: at.load.ln(), level: at.level, precision: at.precision }).collect();
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| KneeFit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
@@ -175,7 +174,7 @@ pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Optio
             ends = loads.len() + BEYOND;
         }
     }
-    match BlockCurve::exact(loads, levels).knee(gain_ratio) {
+    match BlockCurve::exact(loads.into_iter().zip(levels)).knee(gain_ratio) {
         Some(Crossing::At(load)) => Some(load),
         _ => None,
     }
@@ -187,10 +186,9 @@ mod tests {
 
     /// The knee of a curve without noise, with this many measured loads per doubling.
     fn knee(per_doubling: u32, throughput: impl Fn(f64) -> f64) -> f64 {
-        let loads: Vec<f64> =
-            (0..=11 * per_doubling).map(|step| (f64::from(step) / f64::from(per_doubling)).exp2()).collect();
-        let levels = loads.iter().map(|load| throughput(*load).ln()).collect();
-        let Some(Crossing::At(at)) = BlockCurve::exact(loads, levels).knee(0.2) else { panic!("no knee") };
+        let loads = (0..=11 * per_doubling).map(|step| (f64::from(step) / f64::from(per_doubling)).exp2());
+        let curve = BlockCurve::exact(loads.map(|load| (load, throughput(load).ln())));
+        let Some(Crossing::At(at)) = curve.knee(0.2) else { panic!("no knee") };
         at
     }
 

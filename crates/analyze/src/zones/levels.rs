@@ -3,30 +3,20 @@
 use super::failure::{LevelTrial, TrialResult, crossed, fails, judged};
 use super::{Level, Spread, Zone, curve::CurvePoint};
 use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
-use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99, softirq_beside_us};
+use crate::point::{by_load, client_limited, cpu_us, good_per_sec, is_crowded, most, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
 
 /// The count of this many random requests is exact to 1 %; repeats on a machine hardly agree better.
 const EXACT_REQUESTS: f64 = 1e4;
 
-/// The load of a point in its sweep's unit; `None` without one (a closed-loop point in the sweep over rate).
-pub(super) fn load_of(point: &Point) -> Option<f64> {
-    let load = match point.sweep {
-        Sweep::Connections => Some(point.connections as f64),
-        Sweep::Rate => point.offered_per_sec(),
-        _ => None,
-    };
-    load.filter(|load| load.is_finite() && *load > 0.0)
-}
-
-/// The points of a sweep by ascending load, then repeat, then index, so that findings do not depend on the order of
-/// the points.
+/// The points of a sweep by load, without those that have none (a closed-loop point in the sweep over rate).
 pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
-    let mut loaded: Vec<(f64, &Point)> =
-        points.iter().filter(|point| point.sweep == sweep).filter_map(|point| Some((load_of(point)?, point))).collect();
-    loaded.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
-    loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
+    let loaded = |point| {
+        let load = if sweep == Sweep::Rate { Point::offered_per_sec(point)? } else { point.connections as f64 };
+        (load.is_finite() && load > 0.0).then_some((load, point))
+    };
+    by_load(points.iter().filter(|point| point.sweep == sweep).filter_map(loaded))
 }
 
 /// The points of a load that count: those with at least 60 % of the longest window, chosen by [`counted`].
@@ -52,9 +42,7 @@ pub(crate) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
     let named = |name: &'static str| move |point: &Point| point.value(name);
     let failed = |point: &&Point| fails(point, criteria);
     let speaks = points.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
-    let is_lower_bound =
-        |quantile: f64| 2 * best.iter().filter(|point| point.outcomes.is_lower_bound(quantile)).count() > best.len();
-    let limited = best.iter().filter(|point| client_limited(point, criteria)).count();
+    let is_lower_bound = |quantile: f64| most(&best, |point| point.outcomes.is_lower_bound(quantile));
     Level {
         load,
         zone: Zone::Unknown,
@@ -79,31 +67,16 @@ pub(crate) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
         busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
         cpu_quota_used_ratio: spread(&best, named(names::SERVER_QUOTA_USED)),
-        client_limited: 2 * limited > best.len(),
-        crowded: 2 * best.iter().filter(|point| is_crowded(point)).count() > best.len(),
+        client_limited: most(&best, |point| client_limited(point, criteria)),
+        crowded: most(&best, |point| is_crowded(point)),
     }
 }
 
-fn length(point: &Point, longest_ns: u64) -> f64 {
-    (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0)
-}
-
-/// A point's weight: its length, less if other work disturbed it.
-fn weight(point: &Point, longest_ns: u64) -> f64 {
-    let length = length(point, longest_ns);
-    if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length }
-}
-
-pub(super) fn longest_ns(groups: &[(f64, Vec<&Point>)]) -> u64 {
-    groups.iter().flat_map(|(_, points)| points).map(|point| point.duration_ns).max().unwrap_or(0)
-}
-
-fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f64, &'a Point, f64)> {
-    let longest = longest_ns(groups);
-    let of_load = move |(load, points): &'a (f64, Vec<&'a Point>)| {
-        points.iter().map(move |point| (*load, *point, weight(point, longest)))
-    };
-    groups.iter().flat_map(of_load)
+/// The points with their load, and with their length as a share of the longest.
+fn with_length<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f64, &'a Point, f64)> {
+    let all = || groups.iter().flat_map(|(load, points)| points.iter().map(move |point| (*load, *point)));
+    let longest = all().map(|(_, point)| point.duration_ns).max().unwrap_or(0).max(1) as f64;
+    all().map(move |(load, point)| (load, point, (point.duration_ns as f64 / longest).clamp(0.01, 1.0)))
 }
 
 pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<CurvePoint> {
@@ -120,9 +93,11 @@ pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<CurvePoint> {
 }
 
 fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option<(f64, f64)>) -> Vec<CurvePoint> {
-    weighted(groups)
-        .filter_map(|(load, point, weight)| {
+    with_length(groups)
+        .filter_map(|(load, point, length)| {
             let (value, precision) = of(point)?;
+            // A point counts by its length, and less if other work disturbed it.
+            let weight = if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length };
             Some(CurvePoint { load, repeat: point.repeat, value, weight, precision })
         })
         .collect()
@@ -130,9 +105,8 @@ fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option
 
 /// The trials for the failure point. A load limited by the client is not a trial of the server.
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<LevelTrial> {
-    let longest = longest_ns(groups);
-    weighted(groups)
-        .filter_map(|(load, point, _)| {
+    with_length(groups)
+        .filter_map(|(load, point, weight)| {
             let judged = judged(point, criteria)?;
             let limited = judged == TrialResult::Failed && client_limited(point, criteria);
             let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
@@ -141,7 +115,7 @@ pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<
                 load,
                 repeat: point.repeat,
                 judged,
-                weight: length(point, longest),
+                weight,
                 is_disturbed: is_disturbed(point),
                 random_requests,
             })

@@ -12,7 +12,7 @@ use crate::axis::{Change, estimate};
 use crate::disturbance::{DISTURBED_RATIO, counted, is_disturbed};
 use crate::statistics::{median, range};
 use crate::within::{self, Pairs, RepeatPair, Visit};
-use crate::zones::{PointFinding, PointPlace, SweepFindings, fails, load_words, percent, recovery};
+use crate::zones::{LevelTrial, PointFinding, PointPlace, SweepFindings, fails, load_words, percent, recovery};
 use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,13 +88,7 @@ impl Unloading {
     pub fn sentence(&self) -> String {
         let unit = Sweep::Connections;
         if let Some((load, change)) = self.unsure() {
-            return format!(
-                "On the way down, throughput with {1} was {0} of that on the way up{2}: {3}.",
-                percent(change.ratio.value),
-                load_words(load, unit),
-                range_words(&change),
-                why_unsure(&change)
-            );
+            return format!("On the way down, {}: {}.", lower_words(load, &change), why_unsure(&change));
         }
         // For a server that never recovered, the lowest load is the best evidence.
         let lowest_apart = self.levels.iter().find(|level| level.is_apart).filter(|_| self.never_back);
@@ -112,15 +106,15 @@ impl Unloading {
                 percent(furthest)
             );
         };
-        let range = range_words(&change);
         let lowest = load_words(self.levels.first().map_or(0.0, |level| level.load), unit);
         if self.never_back {
             return format!(
                 "The server came down once and does not recover even at {lowest}: the recovery point was not reached. \
-                 With {0} its throughput was {1} of that before{range}, on every way up and down since. Its zones are \
-                 those of the broken-down server.",
+                 With {} its throughput was {} of that before{}, on every way up and down since. Its zones are those \
+                 of the broken-down server.",
                 load_words(load, unit),
-                percent(change.ratio.value)
+                percent(change.ratio.value),
+                range_words(&change)
             );
         }
         let back = match &self.recovery_point {
@@ -132,11 +126,7 @@ impl Unloading {
             ),
             _ => format!("It does not recover even at {lowest}: the recovery point was not reached"),
         };
-        format!(
-            "On the way down, throughput with {1} was {0} of that on the way up{range}. {back}.",
-            percent(change.ratio.value),
-            load_words(load, unit)
-        )
+        format!("On the way down, {}. {back}.", lower_words(load, &change))
     }
 }
 
@@ -150,7 +140,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     }
     let up = of_sweep(points, Sweep::Connections);
     let held = |load: u64| {
-        let level = closed.and_then(|closed| closed.levels.iter().find(|level| level.load == load as f64));
+        let level = closed.and_then(|closed| closed.level(load as f64));
         level.is_some_and(|level| 2 * level.failing < level.points)
     };
     let nothing = Visits::new();
@@ -173,7 +163,8 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
             }),
         });
         let ratio = |pair: &RepeatPair| pair.after / pair.before;
-        pairs.extend(compared.pairs.iter().map(|pair| (*load as f64, pair.repeat, ratio(pair) <= OFF_RATIO)));
+        let trial = |pair: &RepeatPair| LevelTrial::new(*load as f64, pair.repeat, ratio(pair) <= OFF_RATIO);
+        pairs.extend(compared.pairs.iter().map(trial));
     }
     let repeats = down.values().map(|visits| visits.len()).max().unwrap_or(0);
     let mut recovery_point = recovery_point(&levels, &pairs, repeats, criteria);
@@ -197,17 +188,22 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         let why = why_unsure(&change);
         (found.recovery_point.place, found.recovery_point.reason) = (PointPlace::Unknown, format!("not known: {why}"));
         if repeats >= LEAST_REPEATS {
-            let what = format!(
-                "throughput with {1} was {0} of that on the way up{2}: {why}",
-                percent(change.ratio.value),
-                load_words(load, Sweep::Connections),
-                range_words(&change)
-            );
+            let what = format!("{}: {why}", lower_words(load, &change));
             let remedy = "allow more time with --budget, or fewer loads with --max-connections";
             found.doubts.push(DoubtKind::TooFewSamples.warning(what, remedy));
         }
     }
     Some(found)
+}
+
+/// `throughput with 64 connections was 60 % of that on the way up (50 % to 70 %, n = 5)`.
+fn lower_words(load: f64, change: &Change) -> String {
+    format!(
+        "throughput with {} was {} of that on the way up{}",
+        load_words(load, Sweep::Connections),
+        percent(change.ratio.value),
+        range_words(change)
+    )
 }
 
 fn range_words(change: &Change) -> String {
@@ -323,10 +319,10 @@ fn compared(ups: &Visits, downs: &Visits) -> Pairs {
     within::paired(&before.collect(), downs)
 }
 
-/// `pairs`: load and repeat, and whether the way down was off the loading curve.
+/// `pairs`: those in which the way down was off the loading curve count as failed.
 fn recovery_point(
     levels: &[UnloadingLevel],
-    pairs: &[(f64, u32, bool)],
+    pairs: &[LevelTrial],
     repeats: usize,
     criteria: &Criteria,
 ) -> PointFinding {
@@ -335,7 +331,7 @@ fn recovery_point(
         return PointFinding { place: PointPlace::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
     // Both ways meet again at loads at which the server fails.
-    let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
+    let below: Vec<LevelTrial> = pairs.iter().copied().filter(|pair| pair.load <= highest).collect();
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {
         (Some(back), Some(off)) => format!(

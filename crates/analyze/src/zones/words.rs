@@ -12,12 +12,13 @@ pub fn load_words(load: f64, sweep: Sweep) -> String {
     }
 }
 
+/// Formats a load without its unit.
+pub(crate) fn load_number(load: f64, sweep: Sweep) -> String {
+    if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
+}
+
 fn number(load: f64, sweep: Sweep, has_decimal: bool) -> String {
-    match sweep {
-        Sweep::Rate => format_si(load),
-        _ if has_decimal => format!("{load:.1}"),
-        _ => grouped(load),
-    }
+    if has_decimal && sweep != Sweep::Rate { format!("{load:.1}") } else { load_number(load, sweep) }
 }
 
 /// Whether rounding would move the estimate out of its interval.

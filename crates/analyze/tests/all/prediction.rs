@@ -3,7 +3,7 @@
 use crate::server::{Bench, Server};
 use crate::{fixture, reference};
 use analyze::predict::server::Form;
-use analyze::predict::{self, Prediction, Question, Rate};
+use analyze::predict::{self, Prediction};
 use record::{Figure, Origin, Point, RunDir, RunRecord, Status, Sweep, WhatIf, names};
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub fn measured(server: &Server, loads: &[u64], repeats: u32) -> RunDir {
     run_of(points, 1)
 }
 
-pub fn asked(run: &RunDir, question: Question) -> Prediction {
+pub fn asked(run: &RunDir, question: WhatIf) -> Prediction {
     predict::of_runs(std::slice::from_ref(run), &question).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn loads_that_were_not_measured_are_predicted() {
     let server = quiet();
     let run = measured(&server, &LOADS, 3);
     for n in [3u64, 24, 100, 2000] {
-        let prediction = asked(&run, Question { connections: Some(n as f64), ..Question::default() });
+        let prediction = asked(&run, WhatIf { connections: Some(n), ..WhatIf::default() });
         within(value(&prediction, "throughput"), server.throughput(n as f64), 0.03);
         within(value(&prediction, "response mean"), n as f64 / server.throughput(n as f64), 0.03);
         let number = &prediction.answer.numbers[0];
@@ -66,7 +66,7 @@ fn loads_that_were_not_measured_are_predicted() {
 fn points_up_to_half_the_yield_point_predict_the_rest() {
     let server = Server { path: 2e-3, ..quiet() };
     let run = measured(&server, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 3);
-    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let found = asked(&run, WhatIf::default()).extrapolation.unwrap();
     let (measured, predicted) = found.yield_connections.unwrap();
     within(predicted.unwrap(), measured, 0.10);
     within(predicted.unwrap(), server.true_yield(), 0.10);
@@ -85,7 +85,7 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
             }
         }
         run.points.extend(bench.points);
-        asked(&run, Question::default())
+        asked(&run, WhatIf::default())
     };
     let steady =
         both(&Server { path: 2e-3, ..quiet() }, 3).validation.expect("three loads lie below half the yield point");
@@ -136,7 +136,7 @@ fn background_work_is_distinguished_from_the_cost_of_requests() {
         point.figures.set(names::SERVER_CPU_BUSY, Figure::new(busy.min(1.0), "ratio", 1, Origin::Counted));
         point.figures.set(names::SERVER_CPU, Figure::new(busy / rate * 1e6, "us", 1, Origin::Counted));
     }
-    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let found = asked(&run, WhatIf::default()).extrapolation.unwrap();
     let fitted = found.server.expect("eight loads lie below half the yield point");
     assert_eq!(found.form, Some(Form::Background), "{found:?}");
     within(fitted.background_cpus, 0.04, 0.25);
@@ -168,7 +168,7 @@ fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
 
 #[test]
 fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
-    let plain = asked(&measured(&quiet(), &LOADS, 3), Question::default()).model;
+    let plain = asked(&measured(&quiet(), &LOADS, 3), WhatIf::default()).model;
     let truth = predict::server::Server {
         form: Form::WakingDoubling,
         base_s: 6e-6,
@@ -183,7 +183,7 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
         ..plain
     };
     let run = of_form(truth, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 440, 1024, 2048, 4096, 8192]);
-    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let found = asked(&run, WhatIf::default()).extrapolation.unwrap();
     let (measured, predicted) = found.yield_connections.unwrap();
     assert!(found.up_to_load <= measured / 2.0, "{found:?}");
     within(predicted.unwrap(), measured, 0.15);
@@ -198,7 +198,7 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
 
 #[test]
 fn a_cost_that_is_higher_after_idling_is_not_extrapolated_to_a_full_server() {
-    let plain = asked(&measured(&quiet(), &LOADS, 3), Question::default()).model;
+    let plain = asked(&measured(&quiet(), &LOADS, 3), WhatIf::default()).model;
     let truth = predict::server::Server {
         form: Form::Cooling,
         base_s: 14e-6,
@@ -210,7 +210,7 @@ fn a_cost_that_is_higher_after_idling_is_not_extrapolated_to_a_full_server() {
         ..plain
     };
     let run = of_form(truth, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]);
-    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let found = asked(&run, WhatIf::default()).extrapolation.unwrap();
     let (measured, predicted) = found.yield_connections.unwrap();
     assert!(found.up_to_load <= measured / 2.0, "{found:?}");
     within(predicted.unwrap(), measured, 0.15);
@@ -244,7 +244,7 @@ fn an_unanswerable_kept_question_does_not_stop_the_other_answers() {
 fn another_mix_is_predicted_from_runs_with_different_mixes() {
     let ask = |runs: &[RunDir], shares: &[(&str, f64)]| {
         let mix = shares.iter().map(|(class, share)| (class.to_string(), *share)).collect();
-        predict::of_runs(runs, &Question { connections: Some(64.0), mix, ..Question::default() })
+        predict::of_runs(runs, &WhatIf { connections: Some(64), mix, ..WhatIf::default() })
     };
     let runs = [mixed(0.1), mixed(0.4)];
     let prediction = ask(&runs, &[("to 64.0 KiB", 0.75), ("2", 0.25)]).unwrap();
@@ -267,7 +267,7 @@ fn another_mix_is_predicted_from_runs_with_different_mixes() {
         &[("small", 1.0)],
         "'small' is not a class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'",
     );
-    refused(&runs, &[("1", 0.5)], "the shares of --class-shares add up to 50.0 %");
+    refused(&runs, &[("1", 0.5)], "the shares of the mix add up to 50.0 %");
     refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with the same classes");
 }
 
@@ -305,7 +305,7 @@ fn a_cheaper_layer_or_function_reduces_the_cost_by_its_share() {
     let run = with_layers(&server);
     let ask = |run: &RunDir, cheaper: &[(&str, f64)]| {
         let cheaper = cheaper.iter().map(|(name, share)| (name.to_string(), *share)).collect();
-        predict::of_runs(std::slice::from_ref(run), &Question { cheaper, ..Question::default() })
+        predict::of_runs(std::slice::from_ref(run), &WhatIf { cheaper, ..WhatIf::default() })
     };
     for (cheaper, saved) in [
         (vec![("TCP", 0.5)], 0.2),
@@ -358,7 +358,7 @@ fn a_cheaper_layer_or_function_reduces_the_cost_by_its_share() {
 fn growth_with_connections_is_found_and_predicted() {
     let server = Server { doubles_at: 4000.0, ..quiet() };
     let run = measured(&server, &LOADS, 3);
-    let prediction = asked(&run, Question { connections: Some(8000.0), ..Question::default() });
+    let prediction = asked(&run, WhatIf { connections: Some(8000), ..WhatIf::default() });
     assert!(
         matches!(prediction.model.form, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing),
         "{:?}",
@@ -374,19 +374,19 @@ fn predictions_for_more_cpus_and_a_longer_path_match_the_simulated_server() {
     let server = quiet();
     let run = measured(&server, &LOADS, 3);
     let longer = Server { path: server.path + 40e-3, ..server.clone() };
-    let prediction = asked(&run, Question { connections: Some(4000.0), delay_s: 40e-3, ..Question::default() });
+    let prediction = asked(&run, WhatIf { connections: Some(4000), delay_ns: Some(40_000_000), ..WhatIf::default() });
     within(value(&prediction, "throughput"), longer.throughput(4000.0), 0.03);
     assert!(value(&prediction, "response p50") > 40e-3);
     within(value(&prediction, "yield point"), longer.true_yield(), 0.1);
-    let prediction = asked(&run, Question { connections: Some(1000.0), cpus: Some(4.0), ..Question::default() });
+    let prediction = asked(&run, WhatIf { connections: Some(1000), cpus: Some(4), ..WhatIf::default() });
     within(value(&prediction, "capacity"), 4.0 / server.demand, 0.03);
     assert!(prediction.answer.assumptions.iter().any(|words| words.contains("contend")));
-    let question = Question { rate: Some(Rate::Times(2.0)), ..Question::default() };
+    let question = WhatIf { rate_times: Some(2.0), ..WhatIf::default() };
     let over = asked(&run, question.clone());
     assert!(over.answer.bottleneck.contains("CPU"), "{}", over.answer.bottleneck);
     let mean = over.answer.numbers.iter().find(|number| number.name == "response mean").unwrap();
     assert!(mean.estimate.is_none() && mean.not_predicted.as_ref().unwrap().contains("beyond the capacity"));
-    let enough = asked(&run, Question { cpus: Some(4.0), ..question });
+    let enough = asked(&run, WhatIf { cpus: Some(4), ..question });
     assert!(value(&enough, "response p99") > value(&enough, "response p50"));
     within(value(&enough, "utilisation"), 0.5, 0.05);
 }
@@ -403,22 +403,21 @@ fn cold_connections_are_predicted_only_from_runs_that_measured_them() {
         }
     }
     let run = run_of(points, 1);
-    let cold = Question { cold: Some(10_000.0), connections: Some(64.0), ..Question::default() };
+    let cold = WhatIf { cold: Some(10_000), connections: Some(64), ..WhatIf::default() };
     within(value(&asked(&run, cold.clone()), "capacity"), 0.5 / server.demand, 0.05);
-    let scaled = asked(&run, Question { scaled_select: true, ..cold.clone() });
+    let scaled = asked(&run, WhatIf { scaled_select: true, ..cold.clone() });
     within(value(&scaled, "capacity"), 1.0 / server.demand, 0.05);
     let without = measured(&server, &LOADS, 2);
-    let said =
-        |question: &Question| predict::of_runs(std::slice::from_ref(&without), question).unwrap_err().to_string();
+    let said = |question: &WhatIf| predict::of_runs(std::slice::from_ref(&without), question).unwrap_err().to_string();
     assert!(said(&cold).contains("--cold needs runs with different numbers of cold connections"));
-    let scaled = Question { scaled_select: true, ..Question::default() };
+    let scaled = WhatIf { scaled_select: true, ..WhatIf::default() };
     assert!(said(&scaled).contains("--scaled-select needs runs"));
 }
 
 #[test]
 fn the_measured_nginx_sweep_is_modelled_with_a_doubt_about_its_short_path() {
     let run = run_of(reference::points(), 1);
-    let prediction = asked(&run, Question { connections: Some(512.0), ..Question::default() });
+    let prediction = asked(&run, WhatIf { connections: Some(512), ..WhatIf::default() });
     let chosen = prediction.checks.iter().find(|check| check.form == prediction.model.form).unwrap();
     assert!(chosen.median_error_ratio.unwrap() < 0.10, "{chosen:?}");
     // Between the two measured neighbours, 80k at 256 and 61k at 1,024 connections.
@@ -457,7 +456,7 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
         point.figures.set(names::SERVER_CPU_BUSY, Figure::new(busy, "ratio", 1, Origin::Counted));
         point.figures.set(names::SERVER_CPU, Figure::new(busy / rate * 1e6, "us", 1, Origin::Counted));
     }
-    let prediction = asked(&run_of(points, 1), Question { connections: Some(6.0), ..Question::default() });
+    let prediction = asked(&run_of(points, 1), WhatIf { connections: Some(6), ..WhatIf::default() });
     let chosen = prediction.checks.iter().find(|check| check.form == prediction.model.form).unwrap();
     assert!(chosen.median_error_ratio.unwrap() < 0.10 && prediction.model.form != Form::Usl, "{chosen:?}");
     assert!(prediction.model.growth_s > 0.0, "a request cost more at 4,096 connections: {:?}", prediction.model);
@@ -481,7 +480,7 @@ fn fitted_demands_and_lines_equal_those_of_the_server() {
     }
     let mut run = measured(&quiet(), &LOADS, 3);
     run.points.extend(bench.points);
-    let prediction = asked(&run, Question::default());
+    let prediction = asked(&run, WhatIf::default());
     let open = prediction.measured.iter().find(|measured| measured.sweep == "open loop").unwrap();
     let idle = &open.regressions.iter().find(|regression| regression.part == "idle").unwrap().line;
     within(-idle.slope.value, quiet().demand, 0.05);
@@ -497,7 +496,7 @@ fn fitted_demands_and_lines_equal_those_of_the_server() {
 #[test]
 fn unsuitable_runs_are_refused_in_one_sentence() {
     let said = |points: Vec<Point>| {
-        let error = predict::of_runs(&[run_of(points, 1)], &Question::default()).unwrap_err();
+        let error = predict::of_runs(&[run_of(points, 1)], &WhatIf::default()).unwrap_err();
         let words = error.to_string();
         assert!(words.len() < 400 && !words.contains('\n'), "{words}");
         words
@@ -527,7 +526,7 @@ fn unsuitable_runs_are_refused_in_one_sentence() {
     }
     assert!(said(open.points).contains("only open-loop points"));
     let two = [run_of(all(&LOADS), 1), run_of(all(&LOADS), 2)];
-    let why = predict::of_runs(&two, &Question::default()).unwrap_err().to_string();
+    let why = predict::of_runs(&two, &WhatIf::default()).unwrap_err().to_string();
     assert!(why.contains("predict from runs with the same CPUs"), "{why}");
 }
 
@@ -544,7 +543,7 @@ fn any_figures_are_accepted_without_panic() {
                     .0
                     .insert(name.into(), Figure { value: Some(bad), ..Figure::new(1.0, "us", 1, Origin::Counted) });
             }
-            let _ = predict::of_runs(&[run], &Question { rate: Some(Rate::Times(0.5)), ..Question::default() });
+            let _ = predict::of_runs(&[run], &WhatIf { rate_times: Some(0.5), ..WhatIf::default() });
         }
     }
 }
@@ -556,7 +555,7 @@ fn other_work_on_the_machine_raises_a_doubt() {
         point.figures.set(names::MACHINE_OTHERS, Figure::new(0.7, "CPUs", 1, Origin::Counted));
     }
     // Here the server's own account lacks 15 % of softirq time, because this synthetic server reports both.
-    let prediction = asked(&run, Question::default());
+    let prediction = asked(&run, WhatIf::default());
     assert!(prediction.doubts.iter().any(|doubt| doubt.contains("0.70 CPUs")), "{:?}", prediction.doubts);
     assert!(run.points.iter().all(|point| point.sweep == Sweep::Connections));
 }

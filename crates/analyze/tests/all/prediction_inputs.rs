@@ -3,16 +3,16 @@
 use crate::fixture;
 use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
 use crate::server::{Bench, Server};
-use analyze::predict::{self, Question, Rate};
+use analyze::predict;
 use record::protocol::{Http2Plan, MemcachedPlan, Protocol, RedisPlan};
-use record::{Figure, Origin, Point, RunDir, names};
+use record::{Figure, Origin, Point, RunDir, WhatIf, names};
 
 fn set(point: &mut Point, name: &'static str, value: f64) {
     let unit = names::ALL.iter().find(|(known, ..)| *known == name).map_or("us", |(_, unit, _)| *unit);
     point.figures.set(name, Figure::new(value, unit, 1000, Origin::Counted));
 }
 
-fn refused(runs: &[RunDir], question: &Question) -> String {
+fn refused(runs: &[RunDir], question: &WhatIf) -> String {
     predict::of_runs(runs, question).map(|_| ()).unwrap_err().to_string()
 }
 
@@ -28,17 +28,16 @@ fn a_cpu_limit_is_raised_with_the_requested_cpus() {
         set(point, names::SERVER_CPU_BUSY, busy);
         set(point, names::SERVER_QUOTA_USED, busy / 0.5);
     }
-    within(value(&asked(&run, Question::default()), "capacity"), 5e3, 0.05);
+    within(value(&asked(&run, WhatIf::default()), "capacity"), 5e3, 0.05);
     for cpus in [1.0, 2.0, 4.0] {
-        let found = asked(&run, Question { cpus: Some(cpus), ..Question::default() });
+        let found = asked(&run, WhatIf { cpus: Some(cpus as u64), ..WhatIf::default() });
         within(value(&found, "capacity"), cpus * 1e4, 0.05);
         let words = format!("CPU time limit of 0.5 CPUs is raised to {cpus}");
         assert!(found.answer.assumptions.iter().any(|assumed| assumed.contains(&words)), "{:?}", found.answer);
     }
     // The queue of an open loop is also that of half a CPU: it grows without limit towards 5,000 per second.
-    let wait = |rate: f64| {
-        value(&asked(&run, Question { rate: Some(Rate::PerSec(rate)), ..Question::default() }), "response mean")
-    };
+    let wait =
+        |rate: f64| value(&asked(&run, WhatIf { rate_per_sec: Some(rate), ..WhatIf::default() }), "response mean");
     assert!(wait(4500.0) > wait(500.0) + 4.0 * 200e-6, "{} {}", wait(4500.0), wait(500.0));
 }
 
@@ -76,7 +75,7 @@ fn shedding() -> RunDir {
 
 #[test]
 fn fast_errors_do_not_count_as_served_requests() {
-    let found = asked(&shedding(), Question { rate: Some(Rate::Times(1.0)), ..Question::default() });
+    let found = asked(&shedding(), WhatIf { rate_times: Some(1.0), ..WhatIf::default() });
     within(value(&found, "capacity"), 4e3, 0.05);
     within(value(&found, "throughput"), 4e3, 0.1);
     let doubt = "12 of 30 points of the closed loop are left out: more than 5 % of their requests failed";
@@ -85,7 +84,7 @@ fn fast_errors_do_not_count_as_served_requests() {
     assert!(found.open_points.iter().any(|point| point.load == Some(8e3)), "{:?}", found.open_points);
     let mut few = shedding();
     few.points.retain(|point| point.connections > 16);
-    let words = refused(&[few], &Question::default());
+    let words = refused(&[few], &WhatIf::default());
     assert!(
         words.contains("1 of 5 closed-loop loads are too few for a model") && words.contains("lower loads"),
         "{words}"
@@ -101,16 +100,16 @@ fn a_cheaper_layer_is_not_predicted_from_points_with_fast_errors() {
         set(point, names::LAYER_TCP, 0.0);
         point.outcomes.non_2xx = 20 * point.outcomes.ok;
     }
-    let found = asked(&run, Question { cheaper: vec![("tcp".into(), 0.5)], ..Question::default() });
+    let found = asked(&run, WhatIf { cheaper: vec![("tcp".into(), 0.5)], ..WhatIf::default() });
     within(value(&found, "capacity"), quiet().capacity() / 0.8, 0.05);
 }
 
 #[test]
 fn a_function_and_its_layer_cannot_both_be_made_cheaper() {
     let run = with_layers(&quiet());
-    let cheaper = |asked: &[(&str, f64)]| Question {
+    let cheaper = |asked: &[(&str, f64)]| WhatIf {
         cheaper: asked.iter().map(|(name, share)| (name.to_string(), *share)).collect(),
-        ..Question::default()
+        ..WhatIf::default()
     };
     for asked in [[("user", 0.5), ("parse", 0.5)], [("parse", 0.1), ("User", 1.0)]] {
         let words = refused(std::slice::from_ref(&run), &cheaper(&asked));
@@ -138,9 +137,9 @@ fn runs_of_two_servers_are_not_fitted_together() {
         run
     };
     let nginx = with(&[("program", "nginx"), ("version", "nginx/1.22.1")]);
-    let words = refused(&[nginx.clone(), with(&[("program", "apache2")])], &Question::default());
+    let words = refused(&[nginx.clone(), with(&[("program", "apache2")])], &WhatIf::default());
     assert!(words.contains("runs/test measured nginx, runs/test measured apache2"), "{words}");
-    let doubts = |other: RunDir| predict::of_runs(&[nginx.clone(), other], &Question::default()).unwrap().doubts;
+    let doubts = |other: RunDir| predict::of_runs(&[nginx.clone(), other], &WhatIf::default()).unwrap().doubts;
     let of_both = |doubts: &[String]| doubts.iter().any(|words| words.contains("fitted as one server"));
     let newer = doubts(with(&[("program", "nginx"), ("version", "nginx/1.30.0")]));
     assert!(newer.iter().any(|words| words.contains("nginx/1.22.1 against nginx/1.30.0")), "{newer:?}");
@@ -170,19 +169,19 @@ fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
     let server = Server { demand: 100e-6, path: 20e-3, ..quiet() };
     let run = pipelined(&server, 10);
     for n in [1.0, 5.0, 64.0, 200.0] {
-        let found = asked(&run, Question { connections: Some(n), ..Question::default() });
+        let found = asked(&run, WhatIf { connections: Some(n as u64), ..WhatIf::default() });
         within(value(&found, "throughput"), server.throughput(10.0 * n), 0.04);
         within(value(&found, "response mean"), 10.0 * n / server.throughput(10.0 * n), 0.04);
     }
-    let found = asked(&run, Question::default());
+    let found = asked(&run, WhatIf::default());
     within(found.model.path_s, server.path, 0.1);
     within(value(&found, "yield point"), server.true_yield() / 10.0, 0.15);
     // Here the 99th percentile is twice the mean, and the limit is 100 ms.
     within(value(&found, "failure point"), 0.1 / 2.0 / server.demand / 10.0, 0.1);
     let longer = Server { path: server.path + 40e-3, ..server };
-    let found = asked(&run, Question { connections: Some(10.0), delay_s: 40e-3, ..Question::default() });
+    let found = asked(&run, WhatIf { connections: Some(10), delay_ns: Some(40_000_000), ..WhatIf::default() });
     within(value(&found, "throughput"), longer.throughput(100.0), 0.04);
-    let words = refused(&[run, pipelined(&quiet(), 1)], &Question::default());
+    let words = refused(&[run, pipelined(&quiet(), 1)], &WhatIf::default());
     assert!(words.contains("10 requests in flight per connection") && words.contains("1"), "{words}");
 }
 
@@ -208,7 +207,10 @@ fn a_connection_answered_in_order_keeps_only_one_cpu_busy() {
     }
     // On a longer path, the requests of a connection still wait for each other, not for the path.
     for (n, delay_s) in [(6.0, 0.0), (1.0, 100e-6), (3.0, 50e-6)] {
-        let found = asked(&run, Question { connections: Some(n), delay_s, ..Question::default() });
+        let found = asked(
+            &run,
+            WhatIf { connections: Some(n as u64), delay_ns: Some((delay_s * 1e9) as u64), ..WhatIf::default() },
+        );
         within(value(&found, "throughput"), truth(n, delay_s), 0.06);
         within(value(&found, "capacity"), 4.0 / thread.demand, 0.06);
     }
@@ -229,7 +231,7 @@ fn the_time_to_connect_is_not_part_of_the_response_time() {
         set(point, names::RESPONSE_P50, 0.8 * mean_us);
         set(point, names::RESPONSE_P99, 3.0 * mean_us);
     }
-    let at = |n: f64| asked(&run, Question { connections: Some(n), ..Question::default() });
+    let at = |n: f64| asked(&run, WhatIf { connections: Some(n as u64), ..WhatIf::default() });
     let cycle_s = |n: f64| n / server.throughput(n);
     for (n, part) in [(8.0, 0.5), (1000.0, 1.0)] {
         within(value(&at(n), "response mean"), part * cycle_s(n), 0.04);
@@ -242,7 +244,7 @@ fn the_time_to_connect_is_not_part_of_the_response_time() {
 fn round_trips_to_connect_are_only_taken_from_measurements() {
     let mut run = measured(&quiet(), &LOADS, 2);
     fixture::loaded(&mut run.record).load.requests_per_connection = 1;
-    let words = refused(&[run], &Question { delay_s: 1e-3, ..Question::default() });
+    let words = refused(&[run], &WhatIf { delay_ns: Some(1_000_000), ..WhatIf::default() });
     assert!(words.contains("--round-trip needs a run without --requests-per-connection"), "{words}");
 }
 
@@ -264,7 +266,7 @@ fn the_open_loop_tail_combines_requests_and_waiting() {
             set(point, names::RESPONSE_MEAN, 6.05e3);
         }
     }
-    let found = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), ..Question::default() });
+    let found = asked(&run, WhatIf { rate_per_sec: Some(1000.0), ..WhatIf::default() });
     within(value(&found, "response mean"), 6.05e-3, 0.05);
     within(value(&found, "response p50"), 1.2e-3, 0.1);
     within(value(&found, "response p99"), 100e-3, 0.1);
@@ -273,14 +275,14 @@ fn the_open_loop_tail_combines_requests_and_waiting() {
         assert!(checks.len() == 3 && checks.iter().all(|point| point.passes()), "{name}: {checks:?}");
     }
     // A longer path adds a constant to every request.
-    let far = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), delay_s: 40e-3, ..Question::default() });
+    let far = asked(&run, WhatIf { rate_per_sec: Some(1000.0), delay_ns: Some(40_000_000), ..WhatIf::default() });
     within(value(&far, "response p50"), 41.2e-3, 0.05);
     within(value(&far, "response p99"), 140e-3, 0.05);
     // A tail of the open loop that differs from that of the closed one raises a doubt.
     for point in run.points.iter_mut().filter(|point| point.value(names::OFFERED).is_some()) {
         set(point, names::RESPONSE_P99, 20e3);
     }
-    let doubts = asked(&run, Question::default()).doubts;
+    let doubts = asked(&run, WhatIf::default()).doubts;
     assert!(doubts.iter().any(|words| words.contains("at 3 of 3 open-loop loads, the predicted p99")), "{doubts:?}");
 }
 
@@ -295,11 +297,11 @@ fn response_times_at_a_limit_other_than_cpu_have_another_spread_than_below_it() 
         set(point, names::RESPONSE_P99, p99 * mean_us);
     }
     for (n, p50, p99) in [(12.0, 0.5, 5.0), (500.0, 1.0, 1.2)] {
-        let found = asked(&run, Question { connections: Some(n), ..Question::default() });
+        let found = asked(&run, WhatIf { connections: Some(n as u64), ..WhatIf::default() });
         let mean_s = n / server.throughput(n);
         within(value(&found, "response p50"), p50 * mean_s, 0.05);
         within(value(&found, "response p99"), p99 * mean_s, 0.05);
     }
-    let found = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), ..Question::default() });
+    let found = asked(&run, WhatIf { rate_per_sec: Some(1000.0), ..WhatIf::default() });
     within(value(&found, "response p99"), 5.0 * 6.06e-3, 0.05);
 }

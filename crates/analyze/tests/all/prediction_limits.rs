@@ -6,7 +6,7 @@ use crate::fixture;
 use crate::server::{Bench, Server as Queue};
 use analyze::Refused;
 use analyze::predict::server::Form;
-use analyze::predict::{self, Prediction, Question, Rate};
+use analyze::predict::{self, Prediction};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -108,7 +108,7 @@ fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
     RunDir { path: PathBuf::from("runs/test"), record, points, reading_doubts: vec![] }
 }
 
-fn ask(run: &RunDir, question: Question) -> Result<Prediction, Refused> {
+fn ask(run: &RunDir, question: WhatIf) -> Result<Prediction, Refused> {
     predict::of_runs(std::slice::from_ref(run), &question)
 }
 
@@ -137,7 +137,7 @@ fn sleeping_workers_that_were_never_all_busy_give_a_bounded_capacity() {
             point.figures.set(names::SERVER_CPU, Figure::new(cost, "us", 1, Origin::Counted));
             point.figures.set(names::SERVER_CPU_BUSY, Figure::new(busy, "ratio", 1, Origin::Counted));
         }
-        let found = ask(&run, Question::default()).unwrap();
+        let found = ask(&run, WhatIf::default()).unwrap();
         let highest = 8.0 / 4e-3;
         if let Some(capacity) = value(&found, "capacity") {
             assert!(capacity <= 10.0 * highest, "{capacity} of {:?}", found.model);
@@ -163,7 +163,7 @@ fn requests_on_an_always_busy_cpu_are_not_predicted_to_cost_nothing() {
         point.figures.set(names::SERVER_CPU, Figure::new(cost, "us", 1, Origin::Counted));
         point.figures.set(names::SERVER_CPU_BUSY, Figure::new(0.8, "ratio", 1, Origin::Counted));
     }
-    if let Ok(found) = ask(&run, Question::default()) {
+    if let Ok(found) = ask(&run, WhatIf::default()) {
         // At 4,000 per second the CPUs were 80 % busy, so their capacity cannot be many times that.
         let capacity = value(&found, "capacity");
         assert!(capacity.is_none_or(|capacity| capacity < 1.5 * 4000.0 / 0.8), "{capacity:?} by {:?}", found.model);
@@ -174,7 +174,7 @@ fn requests_on_an_always_busy_cpu_are_not_predicted_to_cost_nothing() {
 fn a_rate_at_which_the_run_failed_is_not_predicted_to_hold() {
     // The original failure: a closed loop up to 8 connections, and an open loop that failed at 4,200 per second.
     let run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[500.0, 1000.0, 2000.0, 3000.0, 4200.0, 5000.0], 2);
-    let found = ask(&run, Question { rate: Some(Rate::PerSec(7160.0)), ..Question::default() }).unwrap();
+    let found = ask(&run, WhatIf { rate_per_sec: Some(7160.0), ..WhatIf::default() }).unwrap();
     assert_eq!(value(&found, "response p50"), None);
     let capacity = value(&found, "capacity").unwrap();
     assert!((3800.0..4200.0).contains(&capacity), "{capacity}");
@@ -197,7 +197,7 @@ fn a_limit_other_than_cpu_is_the_capacity_if_its_knee_was_measured() {
     for (truth, loads) in [(sleepers(), doubled(128)), (bucket, doubled(64)), (sleepers(), doubled(64))] {
         let run = truth.run(&loads, &[], 3);
         let far = WhatIf { connections: Some(1000), ..WhatIf::default() };
-        let question = Question { cpus: Some(8.0), ..Question::default() };
+        let question = WhatIf { cpus: Some(8), ..WhatIf::default() };
         let found = predict::with_what_ifs(std::slice::from_ref(&run), &question, &[far]).unwrap();
         let capacity = value(&found, "capacity").unwrap();
         assert!((capacity / truth.capacity() - 1.0).abs() < 0.05, "{capacity} of {truth:?}, {:?}", found.model);
@@ -215,7 +215,7 @@ fn a_throughput_law_predicts_no_more_than_the_cpus_allow() {
     let truth = Truth { limit: Limit::Contention(0.02, 0.0, 1000.0), demand_s: 100e-6, cpus: 2, noise: 0.0005 };
     let run = truth.run(&[1, 2, 3, 4, 6, 8, 12, 16], &[], 4);
     for connections in [64.0, 1e3, 1e5] {
-        let found = ask(&run, Question { connections: Some(connections), ..Question::default() }).unwrap();
+        let found = ask(&run, WhatIf { connections: Some(connections as u64), ..WhatIf::default() }).unwrap();
         if let Some(rate) = value(&found, "throughput") {
             assert!(rate <= 1.01 * truth.capacity(), "{rate} at {connections} by {:?}", found.model);
         }
@@ -226,7 +226,7 @@ fn a_throughput_law_predicts_no_more_than_the_cpus_allow() {
 fn a_queueing_model_with_a_small_error_is_preferred_to_a_law() {
     let truth = Truth { limit: Limit::Cpu(4e-3), demand_s: 50e-6, cpus: 1, noise: 0.002 };
     for seed in 0..5 {
-        let found = ask(&truth.run(&doubled(64), &[], seed), Question::default()).unwrap();
+        let found = ask(&truth.run(&doubled(64), &[], seed), WhatIf::default()).unwrap();
         assert_ne!(found.model.form, Form::Usl, "{:?}", found.checks);
         assert!(found.model.form.parameters() <= 3, "the simplest of those that tie: {:?}", found.model);
     }
@@ -247,7 +247,7 @@ fn truths() -> impl Strategy<Value = Truth> {
 fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) {
     let run = truth.run(&doubled(1 << most), &[], seed);
     let cpu = truth.cpus as f64 / truth.demand_s;
-    let Ok(found) = ask(&run, Question { connections: Some(connections), ..Question::default() }) else { return };
+    let Ok(found) = ask(&run, WhatIf { connections: Some(connections as u64), ..WhatIf::default() }) else { return };
     let busiest = run.points.iter().filter_map(|point| point.value(names::SERVER_CPU_BUSY)).fold(0.0, f64::max);
     let highest = run.points.iter().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
     let is_doubted = found.doubts.iter().any(|doubt| doubt.contains("the knee was not measured"));
@@ -316,7 +316,7 @@ fn on_sixteen_cpus(workers: usize, loads: &[u64], executable: &str, spread: impl
 fn workers_fewer_than_the_cpus_keep_no_more_of_them_busy() {
     // Four event loops below their limit: at 32 connections, each uses 72 % of a CPU.
     let run = on_sixteen_cpus(4, &doubled(32), "/usr/sbin/nginx", |_| (0.27, 0.27));
-    let found = ask(&run, Question { cpus: Some(8.0), ..Question::default() }).unwrap();
+    let found = ask(&run, WhatIf { cpus: Some(8), ..WhatIf::default() }).unwrap();
     let capacity = found.model.cpu_capacity_per_sec(0.0);
     assert!((capacity * 400e-6 / 4.0 - 1.0).abs() < 0.1, "{capacity} of 4 CPUs: {:?}", found.model);
     let assumed = &found.answer.assumptions;
@@ -334,7 +334,7 @@ fn a_thread_per_connection_is_not_a_limit_with_few_connections() {
         let used = 0.8 * point.connections as f64;
         point.figures.set(names::SERVER_CPUS_USED, Figure::new(used, "CPUs", 1000, Origin::Counted));
     }
-    let found = ask(&run, Question::default()).unwrap();
+    let found = ask(&run, WhatIf::default()).unwrap();
     assert_eq!(found.model.cpus, 16.0, "{:?}", found.model);
 }
 
@@ -348,13 +348,13 @@ fn an_interpreter_process_uses_one_cpu_with_any_number_of_threads() {
         ("/usr/bin/java", 1.0, 16.0),
     ] {
         let run = on_sixteen_cpus(1, &[1, 2, 4, 6], executable, |_| (0.2, process));
-        let found = ask(&run, Question::default()).unwrap();
+        let found = ask(&run, WhatIf::default()).unwrap();
         assert_eq!(found.model.cpus, cpus, "{executable}: {:?}", found.model);
     }
     // Two processes, each 60 % busy.
     let run = on_sixteen_cpus(2, &doubled(16), "/usr/bin/python3.11", |_| (0.1, 0.52));
-    assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 2.0);
+    assert_eq!(ask(&run, WhatIf::default()).unwrap().model.cpus, 2.0);
     // Extensions release the lock.
     let run = on_sixteen_cpus(16, &doubled(32), "/usr/bin/python3.11", |_| (0.1, 1.0));
-    assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 16.0);
+    assert_eq!(ask(&run, WhatIf::default()).unwrap().model.cpus, 16.0);
 }

@@ -118,6 +118,29 @@ impl Law {
     }
 }
 
+/// Number of windows, of 200 with this length, that are behind. Requests begin 50 ms earlier and take 30 ms each.
+fn behind(rate: f64, workers: usize, window_s: f64) -> usize {
+    let (law, mut random) = (Law::pool(workers, 0.03), ChaCha8Rng::seed_from_u64(7));
+    let is_behind = |point: Point| {
+        let crossed = zones::crossed(&point, &Criteria::default()).unwrap_or_default();
+        crossed.iter().any(|why| why.contains("of the offered load was answered in time"))
+    };
+    (0..200).filter(|_| is_behind(law.point(rate, (0.05, window_s), &mut random))).count()
+}
+
+#[test]
+fn requests_in_flight_at_the_end_of_a_short_window_are_no_backlog() {
+    for (rate, window_s) in [(50.0, 0.25), (200.0, 0.25), (200.0, 1.0), (2000.0, 0.25), (20_000.0, 0.1)] {
+        let found = behind(rate, 10_000, window_s);
+        assert!(found <= 2, "{found} of 200 windows of {window_s} s at {rate}/s");
+    }
+    // Ten workers serve 333/s.
+    for (rate, window_s, least) in [(400.0, 1.0, 150), (500.0, 0.25, 100), (500.0, 1.0, 198), (360.0, 5.0, 150)] {
+        let found = behind(rate, 10, window_s);
+        assert!(found >= least, "{found} of 200 windows of {window_s} s at {rate}/s");
+    }
+}
+
 /// A whole search with a hint of `off` times the capacity: its points, its trials, and its duration.
 fn searched(law: &Law, plan: &SweepPlan, off: f64, seed: u64) -> (Vec<Point>, Vec<Trial>, u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);

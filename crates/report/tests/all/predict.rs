@@ -1,7 +1,7 @@
 //! A prediction as text and JSON.
 
 use crate::fixture;
-use analyze::predict::{self, Prediction, Question};
+use analyze::predict::{self, Prediction};
 use record::{RunDir, RunRecord, Status, WhatIf};
 use report::text;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn run() -> RunDir {
 }
 
 fn prediction() -> Prediction {
-    let question = Question { connections: Some(128.0), delay_s: 5e-3, cpus: Some(2.0), ..Question::default() };
+    let question = WhatIf { connections: Some(128), delay_ns: Some(5_000_000), cpus: Some(2), ..WhatIf::default() };
     predict::of_runs(&[run()], &question).unwrap()
 }
 

@@ -247,8 +247,9 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<SearchEnd> 
         return Ok(early);
     }
     if plan.which != SweepWord::Rate {
-        let share = if plan.which == SweepWord::Both { 0.5 } else { 1.0 };
-        match search.run(&mut ConnectionSweep::new(sweep, seed).with_budget_share(share))? {
+        let connections = ConnectionSweep::new(sweep, seed);
+        let is_alone = plan.which != SweepWord::Both;
+        match search.run(&mut if is_alone { connections.alone() } else { connections })? {
             SearchEnd::Complete if plan.which == SweepWord::Both => {}
             ended => return Ok(ended),
         }

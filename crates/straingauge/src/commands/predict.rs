@@ -3,15 +3,16 @@
 use crate::cli::PredictArgs;
 use crate::failure::{self, print_either, wrong_usage};
 use crate::plan;
-use analyze::predict::{self, Question, what_if};
+use analyze::predict::{self, what_if};
 use anyhow::Result;
-use record::RunDir;
+use record::{RunDir, WhatIf};
 use std::process::ExitCode;
 
 pub fn run(args: PredictArgs) -> Result<ExitCode> {
-    let question = what_if::question(&args.question.what_if()).map_err(|why| wrong_usage(format!("--{why}")))?;
+    let question = args.question.what_if();
+    what_if::check(&question).map_err(|why| wrong_usage(format!("--{why}")))?;
     let runs = args.runs.iter().map(|path| RunDir::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let kept = match (&args.scenario, question == Question::default()) {
+    let kept = match (&args.scenario, question == WhatIf::default()) {
         (Some(path), _) => plan::what_ifs(path)?,
         (None, true) => runs.first().map(|run| run.record.scenario.what_ifs().to_vec()).unwrap_or_default(),
         (None, false) => Vec::new(),

@@ -17,7 +17,6 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("backend"),
 };
 
-/// Least growth of a call's time at which the backend counts as full.
 const CALL_GROWTH: f64 = 2.0;
 
 /// The backend with the most calls in progress, and its level at the lowest load.

@@ -19,7 +19,6 @@ pub(super) const RULE: Rule = Rule {
 
 /// Average use of the limit up to which only bursts can have reached it.
 const MOST_USED: f64 = 0.7;
-/// Least share of the periods in which the group was stopped.
 const STOPPED: f64 = 0.2;
 const LEAST_PERIODS: f64 = 10.0;
 

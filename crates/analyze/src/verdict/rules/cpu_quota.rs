@@ -17,11 +17,8 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least number of periods of the CPU time limit.
 const LEAST_PERIODS: f64 = 5.0;
-/// Least share of the periods in which the group was stopped.
 const THROTTLED_RATIO: f64 = 0.2;
-/// Least used share of the limit.
 const QUOTA_USED_RATIO: f64 = 0.8;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

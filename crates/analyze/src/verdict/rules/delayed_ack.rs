@@ -1,4 +1,4 @@
-//! //! Nagle's algorithm with delayed acknowledgements: a small write waits 40 ms for the acknowledgement of the one
+//! Nagle's algorithm with delayed acknowledgements: a small write waits 40 ms for the acknowledgement of the one
 //! before it.
 
 use super::*;
@@ -32,7 +32,6 @@ pub(super) const FAR_CONNECT_US: f64 = 5e3;
 /// Largest answer over a long path: 9 segments of 1,460 bytes. The first window has 10 (RFC 6928), one of them for the
 /// head.
 const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
-/// Least number of requests of a point whose median counts.
 const LEAST_ANSWERS: u64 = 10;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -50,7 +49,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();
     let (least, most) = range(&gaps)?;
     let (shortest, longest) = range(gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip))?;
-    let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    let requests = answers(&points);
     let is_long = |point: &&Point| {
         let answer = point.value(names::BODY_BYTES).map(|bytes| bytes / point.outcomes.completed() as f64);
         if round_trip_us(point) > FAR_CONNECT_US {

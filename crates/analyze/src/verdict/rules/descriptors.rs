@@ -16,7 +16,6 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least share of the descriptor limit in use.
 const DESCRIPTORS_RATIO: f64 = 0.97;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

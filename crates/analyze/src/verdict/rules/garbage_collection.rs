@@ -23,7 +23,6 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_SHARE: f64 = 0.25;
 const LEAST_CPUS: f64 = 0.05;
 
-/// Least lower end of a sampled share.
 const LEAST_SAMPLED: f64 = 0.15;
 
 /// Prefixes of HotSpot's names for its collectors' threads. The serial collector runs in the VM's thread.

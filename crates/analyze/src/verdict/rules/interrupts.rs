@@ -16,9 +16,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least softirq share of the CPU's time.
 const SOFTIRQ_RATIO: f64 = 0.25;
-/// Least share of all softirq time on that CPU.
 const SOFTIRQ_CONCENTRATION: f64 = 0.7;
 /// Least busy share of the CPU with most softirq time. It is below 1, because the server sometimes waits and a short
 /// point has few ticks.

@@ -17,16 +17,11 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least growth of memory that counts as a leak, bytes.
 const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// Least growth for a runtime that collects its heap late, bytes.
 const LEAK_BYTES_OF_A_HEAP: f64 = 512.0 * 1024.0 * 1024.0;
-/// Least memory at the end over that at the start.
 const LEAK_RATIO: f64 = 1.5;
 const LEAST_LEAK_POINTS: usize = 8;
-/// Least share of the memory's variance that a line over requests served explains.
 const LEAK_EXPLAINED: f64 = 0.95;
-/// Least slope of the second half over that of the first.
 const LEAK_STEADY: f64 = 0.6;
 const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
 

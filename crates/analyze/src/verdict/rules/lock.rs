@@ -18,7 +18,6 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("lock"),
 };
 
-/// Least growth of the number of threads that wait for a full lock.
 const LEAST_GROWN: f64 = 0.5;
 /// Least number of added threads that wait at one place, apparently for work, per added request.
 const SEMAPHORE_GROWTH: f64 = 0.6;

@@ -35,13 +35,9 @@ const LOCK_GROWTH: f64 = 0.25;
 /// CPUs of a process whose threads run one at a time: slightly less because the lock changes hands, slightly more
 /// because the kernel works for a second one.
 const ONE_CPU: std::ops::RangeInclusive<f64> = 0.9..=1.05;
-/// Least share of the points under strain in which the process uses [`ONE_CPU`].
 const ONE_CPU_POINTS: f64 = 0.8;
-/// Least ratio of the highest of these loads to the lowest.
 const ONE_CPU_LOADS: f64 = 1.5;
-/// Largest share of the process's CPU time in its busiest thread.
 const ONE_CPU_THREAD: f64 = 0.8;
-/// Least number of CPUs that the server may use.
 const ONE_CPU_OF: f64 = 1.5;
 
 /// Measurements that show a process held to one CPU.
@@ -87,12 +83,11 @@ fn waited(points: &[&Point]) -> Option<(f64, u64)> {
 /// Evidence of a process limited to one CPU; `None` without one.
 pub fn held(evidence: &Evidence<'_>) -> Option<HeldToOneCpu> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
-    let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
     let is_held = |point: &&&Point| {
         point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| ONE_CPU.contains(&cpus)) && !polling::polls(point)
     };
     let held: Vec<&Point> = points.iter().filter(is_held).copied().collect();
-    let (low, high) = range(held.iter().map(|point| load(point)))?;
+    let (low, high) = range(held.iter().map(|point| point.load()))?;
     let process = typical(&held, names::SERVER_BUSIEST_PROCESS)?;
     let thread_cpus = typical(&held, names::SERVER_BUSIEST_THREAD)?;
     let own_share = evidence.own_typical(&held)?;

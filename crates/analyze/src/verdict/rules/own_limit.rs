@@ -96,8 +96,7 @@ impl Concurrency {
 /// Concurrency of an idle server, by Little's law.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
-    let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
+    if evidence.is_saturated(&points) != Some(false) || (answers(&points) as f64) < LEAST_REQUESTS {
         return None;
     }
     // Little's law needs the mean; the median is the fallback. The minimum over points excludes disturbances.

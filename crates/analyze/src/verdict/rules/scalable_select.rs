@@ -17,9 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least share of the sampled sleeps that are in select or poll.
 const SELECT_RATIO: f64 = 0.9;
-/// Least number of sampled sleeps.
 const SELECT_SEEN: f64 = 5.0;
 /// Least size of the set. The library passes smaller sets to the kernel.
 const SELECT_SET: f64 = 64.0;
@@ -45,8 +43,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let cpu = evidence.findings.connections.as_ref().and_then(|closed| closed.cpu.as_ref());
     // The cost of the first connections grows for other reasons.
     let has_large_set = |load: f64| {
-        let at_load = points().filter(|point| point.sweep == Sweep::Connections && point.load() == load);
-        at_load.filter_map(|point| point.value(names::SERVER_SELECT_SET)).any(|set| set >= SELECT_SET)
+        evidence
+            .points_at(Sweep::Connections, load)
+            .filter_map(|point| point.value(names::SERVER_SELECT_SET))
+            .any(|set| set >= SELECT_SET)
     };
     let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.ratio >= GROWTH_RATIO && has_large_set(cpu.highest_load));
     let cold = points().filter_map(|point| point.value(names::COLD)).fold(0.0, f64::max);

@@ -41,7 +41,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.completed().max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
     let bad: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.non_2xx));
-    let answers: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     let lowest = evidence.lowest();
     let is_new = !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0);
     let (which, advice) = statuses(evidence, &points);
@@ -54,7 +53,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "The server answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{which}{}.",
             grouped(bad as f64),
-            grouped(answers as f64),
+            grouped(answers(&points) as f64),
             if is_new { ", none at the lowest load" } else { "" },
         ),
         format!("To try: {advice}its error log{kept} says which limit it reached; `{command}` repeats only that load."),

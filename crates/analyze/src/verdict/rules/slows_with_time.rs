@@ -19,13 +19,9 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least CPU time of a request at the last visit of a load over that at the first.
 const TIME_GROWTH_RATIO: f64 = 1.25;
-/// Least growth with time if other work disturbed the points.
 const UNQUIET_TIME_GROWTH: f64 = 1.5;
-/// Least share of the cost that a line over requests served explains, if other work disturbed the points.
 const UNQUIET_EXPLAINED: f64 = 0.85;
-/// Least number of loads that were visited twice.
 const LEAST_LOADS: usize = 3;
 
 type PointVisit<'a> = (&'a Point, f64);
@@ -40,9 +36,8 @@ fn visits<'a>(
     let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
     let points = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep);
     for point in points.filter(|point| with_disturbed || !is_disturbed(point)) {
-        let load = point.offered_per_sec().unwrap_or(point.connections as f64);
         if let Some(value) = value(point).filter(|value| value.is_finite() && *value > 0.0) {
-            by_load.entry(load.to_bits()).or_default().push((point, value));
+            by_load.entry(point.load().to_bits()).or_default().push((point, value));
         }
     }
     let ends = by_load.into_values().filter_map(|mut visits| {
@@ -100,7 +95,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              cost more CPU at the last visit than at the first. At {} it cost {low:.1} us at first, and {high:.1} us \
              after {} more requests ({} more in the median of all loads).",
             visits.len(),
-            load_words(first.offered_per_sec().unwrap_or(first.connections as f64), first.sweep),
+            load_words(first.load(), first.sweep),
             format_si(served),
             percent(rose - 1.0)
         ),

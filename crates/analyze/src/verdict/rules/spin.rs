@@ -19,9 +19,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Least user time at the expensive load over that at the cheap one, with which threads spin.
 const SPIN_RATIO: f64 = 2.0;
-/// Least ratio of a request's wait for a CPU to its CPU time.
 const SPIN_WAITED: f64 = 1.0;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -16,7 +16,6 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("unequal-workers"),
 };
 
-/// Least time of the slowest process for a request over that of the median one.
 const SLOWER: f64 = 2.0;
 
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
