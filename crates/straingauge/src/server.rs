@@ -239,7 +239,7 @@ impl RunningServer {
     }
 
     pub fn path_meter(&self) -> Option<PathMeter> {
-        if self.has_path { self.pair.as_ref().and_then(NamespacePair::path_meter) } else { None }
+        self.pair.as_ref().filter(|_| self.has_path).map(NamespacePair::path_meter)
     }
 
     pub fn is_isolated(&self) -> bool {

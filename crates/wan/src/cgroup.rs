@@ -56,21 +56,13 @@ impl ServerCgroup {
     }
 
     pub(crate) fn all() -> Vec<(Self, Owner)> {
-        let (mut found, mut folders, mut seen) = (Vec::new(), Vec::from_iter(cgroup_mount(None)), 0);
-        while let Some(folder) = folders.pop().filter(|_| seen < MOST_FOLDERS) {
-            seen += 1;
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    continue;
-                }
-                let owner = entry.file_name().to_str().and_then(owner_in);
-                found.extend(owner.map(|owner| (ServerCgroup { path: entry.path() }, owner)));
-                folders.push(entry.path());
-            }
-        }
+        let folders = cgroup_mount(None).map(|root| folders_of(root, MOST_FOLDERS)).unwrap_or_default();
+        let owned = |path: PathBuf| {
+            let owner = owner_in(path.file_name()?.to_str()?)?;
+            Some((ServerCgroup { path }, owner))
+        };
         // Inner groups come first, because only an empty directory can be removed.
-        found.sort_by_key(|(group, _): &(Self, Owner)| std::cmp::Reverse(group.path.components().count()));
-        found
+        folders.into_iter().rev().filter_map(owned).collect()
     }
 
     /// Path of the control group.
@@ -103,14 +95,7 @@ impl ServerCgroup {
     }
 
     fn folders(&self) -> Vec<PathBuf> {
-        let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
-        while looked_at < folders.len() && folders.len() < MOST_INNER {
-            let entries = fs::read_dir(&folders[looked_at]).into_iter().flatten().flatten();
-            let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            folders.extend(inner.map(|entry| entry.path()));
-            looked_at += 1;
-        }
-        folders
+        folders_of(self.path.clone(), MOST_INNER)
     }
 
     /// Kills every process in the group, waits until they are gone, and removes the group with its inner groups.
@@ -138,6 +123,18 @@ impl ServerCgroup {
         let file = OpenOptions::new().write(true).open(self.path.join("cgroup.kill"));
         let _ = file.and_then(|mut file| file.write_all(b"1"));
     }
+}
+
+/// A folder and about as many of those inside it, the outer ones first.
+fn folders_of(outermost: PathBuf, most: usize) -> Vec<PathBuf> {
+    let (mut folders, mut looked_at) = (vec![outermost], 0);
+    while looked_at < folders.len() && folders.len() < most {
+        let entries = fs::read_dir(&folders[looked_at]).into_iter().flatten().flatten();
+        let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(inner.map(|entry| entry.path()));
+        looked_at += 1;
+    }
+    folders
 }
 
 /// A part of the names of a pair's links and of [`owned_name`] that no other pair has.

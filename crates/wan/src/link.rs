@@ -83,7 +83,7 @@ pub fn has_netem() -> bool {
     tried(|route, _| route.add_netem("lo", &PathPlan::default(), 0)).is_ok()
 }
 
-/// The mechanism `Other` means netem if the kernel has it, else the delay line. The joint's plan names the mechanism
+/// The mechanism `Other` means netem if the kernel has it, else the delay line. The path's plan names the mechanism
 /// in use.
 pub(crate) fn join(sides: &PathSides<'_>, plan: &PathPlan) -> Result<EmulatedPath, WanError> {
     plan.check()?;
@@ -150,7 +150,7 @@ pub(crate) fn join(sides: &PathSides<'_>, plan: &PathPlan) -> Result<EmulatedPat
     let meter = PathMeter::new(
         plan.clone(),
         [(client_route, client_index), (server_route, server_index)],
-        line.as_ref().map(DelayLine::meter),
+        line.as_ref().map(|line| line.shared.clone()),
     );
     if mechanism == PathMechanism::Netem && plan.loss_ratio > 0.0 && !meter.is_seeded() {
         notes.push("the losses do not follow the seed: this kernel's netem (before Linux 6.6) draws its own".into());

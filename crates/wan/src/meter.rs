@@ -1,6 +1,6 @@
 //! Counts the packets that crossed the path. The delay line also measures their lateness.
 
-use crate::delay_line::LineMeter;
+use crate::delay_line::LineState;
 use crate::error::{DuringStep, WanError};
 use crate::rtnetlink::{LinkDrops, NetemCounts, Route};
 use record::units::format_nanos;
@@ -26,7 +26,7 @@ struct MeterState {
     plan: PathPlan,
     /// A socket in the namespace and the link's index, for the client and the server.
     ends: [(Mutex<Route>, u32); 2],
-    line: Option<LineMeter>,
+    line: Option<Arc<LineState>>,
     before: Mutex<LastCounters>,
     /// The plan's delay, or the last one set.
     delay_ns: AtomicU64,
@@ -62,7 +62,7 @@ pub struct PathTally {
 }
 
 impl PathMeter {
-    pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
+    pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<Arc<LineState>>) -> Self {
         let ends = ends.map(|(route, index)| (Mutex::new(route), index));
         let delay_ns = AtomicU64::new(plan.delay_ns);
         PathMeter(Arc::new(MeterState {

@@ -1,5 +1,6 @@
 use crate::affinity::cpu_set;
 use crate::cgroup::{self, ServerCgroup};
+use crate::delay_line::DelayLine;
 use crate::error::{DuringStep, WanError};
 use crate::link::{self, Addresses, EmulatedPath, PathSides, client_link, server_link};
 use crate::meter::PathMeter;
@@ -54,7 +55,10 @@ pub struct NamespacePair {
     server_cpus: Vec<usize>,
     cgroup: Option<ServerCgroup>,
     notes: Vec<String>,
-    joint: Option<EmulatedPath>,
+    path: PathPlan,
+    meter: PathMeter,
+    /// The delay line, if it is the mechanism. Its devices live as long as this value.
+    line: Option<DelayLine>,
     is_removed: bool,
 }
 
@@ -65,42 +69,35 @@ impl NamespacePair {
         cpu_set(&plan.client_cpus)?;
         plan.path.check()?;
         let token = cgroup::new_token()?;
+        let (server, client, original) = (NetNamespace::create()?, NetNamespace::create()?, NetNamespace::current()?);
+        let addresses = if plan.has_known_addresses { Addresses::known() } else { Addresses::of_token(&token) };
+        let sides =
+            PathSides { client: &client, server: &server, token: &token, addresses, line_cpus: &plan.client_cpus };
+        let EmulatedPath { plan: path, meter, line, notes } = link::join(&sides, &plan.path)?;
+        let server_cpus = plan.server_cpus.clone();
         let mut pair = NamespacePair {
-            server: NetNamespace::create()?,
-            client: NetNamespace::create()?,
-            original: NetNamespace::current()?,
-            addresses: if plan.has_known_addresses { Addresses::known() } else { Addresses::of_token(&token) },
-            server_cpus: plan.server_cpus.clone(),
-            cgroup: None,
-            notes: Vec::new(),
-            joint: None,
-            is_removed: false,
             token,
+            server,
+            client,
+            original,
+            addresses,
+            server_cpus,
+            cgroup: None,
+            notes,
+            path,
+            meter,
+            line,
+            is_removed: false,
         };
         match ServerCgroup::with_token(&pair.token) {
             Ok(cgroup) => pair.cgroup = Some(cgroup),
             Err(error) => pair.notes.push(format!("the server has no separate control group: {error}")),
         }
-        pair.connect(plan)?;
         pair.apply_settings()?;
         if let Err(error) = pair.steer(plan) {
             pair.notes.push(format!("receive processing could not be steered, so it runs on the sending CPU: {error}"));
         }
         Ok(pair)
-    }
-
-    fn connect(&mut self, plan: &PairPlan) -> Result<(), WanError> {
-        let sides = PathSides {
-            client: &self.client,
-            server: &self.server,
-            token: &self.token,
-            addresses: self.addresses,
-            line_cpus: &plan.client_cpus,
-        };
-        let mut joint = link::join(&sides, &plan.path)?;
-        self.notes.append(&mut joint.notes);
-        self.joint = Some(joint);
-        Ok(())
     }
 
     /// Settings that a new namespace lacks or cannot write belong to the whole machine. Other refused settings become
@@ -147,24 +144,21 @@ impl NamespacePair {
 
     /// The path with the mechanism in use.
     pub fn path(&self) -> &PathPlan {
-        static BARE: std::sync::LazyLock<PathPlan> = std::sync::LazyLock::new(PathPlan::default);
-        self.joint.as_ref().map_or(&BARE, |joint| &joint.plan)
+        &self.path
     }
 
     /// Counters and lateness of the path.
-    pub fn path_meter(&self) -> Option<PathMeter> {
-        self.joint.as_ref().map(|joint| joint.meter.clone())
+    pub fn path_meter(&self) -> PathMeter {
+        self.meter.clone()
     }
 
     /// Tests the path with pings and, if it has a bandwidth, a train of packets. Takes about a round trip and a
     /// quarter of a second, longer on slow links. Its packets are not in the meter's next reading. Returns
     /// [`WanError::Stopped`] soon after `should_stop` returns true.
     pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
-        let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
+        let now = self.meter.plan();
         let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into(), should_stop)?;
-        if let Some(joint) = &self.joint {
-            joint.meter.take();
-        }
+        self.meter.take();
         Ok(seen)
     }
 
@@ -191,11 +185,6 @@ impl NamespacePair {
     /// The server's control group, if the kernel allowed one.
     pub fn server_cgroup(&self) -> Option<&ServerCgroup> {
         self.cgroup.as_ref()
-    }
-
-    /// The server's processes; empty without a control group.
-    pub fn server_processes(&self) -> Vec<u32> {
-        self.cgroup.as_ref().map(ServerCgroup::processes).unwrap_or_default()
     }
 
     /// Moves the calling thread to the client's side. Threads that it creates later start there too.
@@ -301,9 +290,7 @@ impl NamespacePair {
             end_processes_in_namespace(&namespace.name()?, |_| true);
         }
         // The delay line's devices vanish with its thread. A veth is deleted below.
-        if let Some(EmulatedPath { line, .. }) = self.joint.take() {
-            drop(line);
-        }
+        self.line = None;
         let link = client_link(&self.token);
         let deleted = self.client.run_inside(|| {
             let route = Route::connect()?;

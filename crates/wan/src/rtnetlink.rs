@@ -47,32 +47,29 @@ struct RouteRequest {
 
 impl RouteRequest {
     fn new(kind: u16, flags: i32) -> Self {
-        let mut bytes = Vec::with_capacity(256);
-        bytes.extend_from_slice(&0u32.to_ne_bytes());
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&((flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
-        bytes.extend_from_slice(&1u32.to_ne_bytes());
-        bytes.extend_from_slice(&0u32.to_ne_bytes());
-        RouteRequest { bytes }
+        let mut request = RouteRequest { bytes: Vec::with_capacity(256) };
+        request.words(&[0]);
+        request.bytes.extend_from_slice(&kind.to_ne_bytes());
+        request.bytes.extend_from_slice(&((flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+        request.words(&[1, 0]);
+        request
     }
 
-    fn link(&mut self, index: u32, flags: u32, change: u32) {
+    /// A request about the link `name`.
+    fn about_link(kind: u16, name: &str) -> io::Result<Self> {
+        let mut request = RouteRequest::new(kind, 0);
+        request.link(link_index(name)?, 0);
+        Ok(request)
+    }
+
+    fn words(&mut self, words: &[u32]) {
+        words.iter().for_each(|word| self.bytes.extend_from_slice(&word.to_ne_bytes()));
+    }
+
+    /// `struct ifinfomsg`, which sets these flags.
+    fn link(&mut self, index: u32, flags: u32) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
-        for field in [index, flags, change] {
-            self.bytes.extend_from_slice(&field.to_ne_bytes());
-        }
-    }
-
-    fn address(&mut self, family: i32, prefix_bits: u8, index: u32) {
-        self.bytes.extend_from_slice(&[family as u8, prefix_bits, 0, 0]);
-        self.bytes.extend_from_slice(&index.to_ne_bytes());
-    }
-
-    fn neighbour(&mut self, family: i32, index: u32, state: u16) {
-        self.bytes.extend_from_slice(&[family as u8, 0, 0, 0]);
-        self.bytes.extend_from_slice(&index.to_ne_bytes());
-        self.bytes.extend_from_slice(&state.to_ne_bytes());
-        self.bytes.extend_from_slice(&[0, 0]);
+        self.words(&[index, flags, flags]);
     }
 
     fn attribute(&mut self, kind: u16, payload: &[u8]) {
@@ -119,14 +116,14 @@ impl Route {
     /// Creates a veth pair with end 0, `name`, in this namespace and end 1, `peer_name`, in `peer_namespace`.
     pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
         let mut request = RouteRequest::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        request.link(0, 0, 0);
+        request.link(0, 0);
         request.text(IFLA_IFNAME, name);
         request.attribute(IFLA_ADDRESS, &ethernet_address(0));
         request.nested(IFLA_LINKINFO, |info| {
             info.attribute(IFLA_INFO_KIND, b"veth");
             info.nested(IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
-                    peer.link(0, 0, 0);
+                    peer.link(0, 0);
                     peer.text(IFLA_IFNAME, peer_name);
                     peer.attribute(IFLA_ADDRESS, &ethernet_address(1));
                     peer.attribute(IFLA_NET_NS_FD, &peer_namespace.as_raw_fd().to_ne_bytes());
@@ -138,21 +135,17 @@ impl Route {
 
     /// Deletes a link in this namespace. Deleting one end of a veth deletes both.
     pub fn delete_link(&self, name: &str) -> io::Result<()> {
-        let mut request = RouteRequest::new(libc::RTM_DELLINK, 0);
-        request.link(link_index(name)?, 0, 0);
-        self.execute(request)
+        self.execute(RouteRequest::about_link(libc::RTM_DELLINK, name)?)
     }
 
     pub fn set_up(&self, name: &str) -> io::Result<()> {
-        let up = libc::IFF_UP as u32;
         let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
-        request.link(link_index(name)?, up, up);
+        request.link(link_index(name)?, libc::IFF_UP as u32);
         self.execute(request)
     }
 
     pub fn set_link(&self, name: &str, attribute: u16, value: &[u8]) -> io::Result<()> {
-        let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
-        request.link(link_index(name)?, 0, 0);
+        let mut request = RouteRequest::about_link(libc::RTM_NEWLINK, name)?;
         request.attribute(attribute, value);
         self.execute(request)
     }
@@ -160,7 +153,9 @@ impl Route {
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = RouteRequest::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         let (family, octets) = family_and_octets(address);
-        request.address(family, prefix_bits, link_index(name)?);
+        // `struct ifaddrmsg`.
+        request.bytes.extend_from_slice(&[family as u8, prefix_bits, 0, 0]);
+        request.words(&[link_index(name)?]);
         request.attribute(IFA_LOCAL, &octets);
         request.attribute(IFA_ADDRESS, &octets);
         if address.is_ipv6() {
@@ -174,7 +169,11 @@ impl Route {
     pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
         let mut request = RouteRequest::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, octets) = family_and_octets(address);
-        request.neighbour(family, link_index(name)?, NUD_PERMANENT);
+        // `struct ndmsg`.
+        request.bytes.extend_from_slice(&[family as u8, 0, 0, 0]);
+        request.words(&[link_index(name)?]);
+        request.bytes.extend_from_slice(&NUD_PERMANENT.to_ne_bytes());
+        request.bytes.extend_from_slice(&[0, 0]);
         request.attribute(NDA_DST, &octets);
         request.attribute(NDA_LLADDR, &ethernet_address(end));
         self.execute(request)
@@ -246,7 +245,7 @@ mod tests {
     #[test]
     fn attributes_are_padded_and_lengths_are_exact() {
         let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
-        request.link(0, 0, 0);
+        request.link(0, 0);
         request.nested(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"veth5"));
         let bytes = request.finish();
         assert_eq!(bytes.len() % 4, 0);

@@ -217,8 +217,8 @@ fn the_server_runs_in_its_namespace_on_its_cpus_in_its_own_session() {
     assert_eq!(allowed.trim(), plan.server_cpus[0].to_string());
     let session = rustix::process::getsid(rustix::process::Pid::from_raw(pid as i32)).unwrap();
     assert_eq!(session.as_raw_nonzero().get() as u32, pid);
-    if pair.server_cgroup().is_some() {
-        assert_eq!(pair.server_processes(), [pid]);
+    if let Some(cgroup) = pair.server_cgroup() {
+        assert_eq!(cgroup.processes(), [pid]);
     }
     pair.remove().unwrap();
     assert_eq!(server.wait().unwrap().signal(), Some(9), "removal ends the server");

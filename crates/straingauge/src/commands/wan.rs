@@ -62,9 +62,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     prepare(&pair, &mark, &mut command);
     pair.run_client(&mut command)?;
     let meter = pair.path_meter();
-    if let Some(meter) = &meter {
-        meter.take();
-    }
+    meter.take();
     // COMMAND was not started yet.
     if should_stop() {
         server.into_iter().for_each(OtherEndCommand::end);
@@ -76,9 +74,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let guardian = Guardian::over(child.id(), &mark).ok();
     let status = wait_for(&mut child, &signals, &mut server)?;
     server.into_iter().for_each(OtherEndCommand::end);
-    if let Some(tally) = meter.map(|meter| meter.take()) {
-        close(&args, pair.path(), tested.as_ref(), &tally)?;
-    }
+    close(&args, pair.path(), tested.as_ref(), &meter.take())?;
     // The next run tries again; the exit code is COMMAND's.
     if let Err(error) = pair.remove() {
         eprintln!("straingauge: {error}");

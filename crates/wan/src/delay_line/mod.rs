@@ -47,34 +47,24 @@ pub(crate) struct LineCounts {
     pub lateness: Latency,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct LineChange {
-    delay_ns: u64,
-    queue_bytes: u64,
-}
-
 #[derive(Debug, Default)]
-struct LineState {
+pub(crate) struct LineState {
     counts: Mutex<LineCounts>,
     should_stop: AtomicBool,
     /// Thread id, and whether its priority is real-time.
     thread: Mutex<Option<(i32, bool)>>,
     failure: Mutex<Option<String>>,
-    /// Valid if `is_changed`.
-    change: Mutex<LineChange>,
-    is_changed: AtomicBool,
+    /// The delay and the bytes of the queue that apply from now on.
+    change: Mutex<Option<(u64, u64)>>,
 }
 
 /// A running delay line. When it is dropped or the process ends, the line ends and its devices vanish.
 #[derive(Debug)]
 pub(crate) struct DelayLine {
-    shared: Arc<LineState>,
+    pub(crate) shared: Arc<LineState>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
-
-#[derive(Debug, Clone)]
-pub(crate) struct LineMeter(Arc<LineState>);
 
 impl DelayLine {
     /// Pinned to `cpus` unless they are empty.
@@ -107,10 +97,6 @@ impl DelayLine {
         Ok(line)
     }
 
-    pub(crate) fn meter(&self) -> LineMeter {
-        LineMeter(self.shared.clone())
-    }
-
     pub(crate) fn lacks_real_time(&self) -> bool {
         lock(&self.shared.thread).is_some_and(|(_, is_real_time)| !is_real_time)
     }
@@ -126,26 +112,25 @@ impl Drop for DelayLine {
     }
 }
 
-impl LineMeter {
+impl LineState {
     pub(crate) fn take(&self) -> LineCounts {
         // The histogram is allocated before the lock is taken, because the line waits for the lock.
         let fresh = LineCounts::default();
-        std::mem::replace(&mut *lock(&self.0.counts), fresh)
+        std::mem::replace(&mut *lock(&self.counts), fresh)
     }
 
     pub(crate) fn cpu_ns(&self) -> Option<u64> {
-        let (thread, _) = (*lock(&self.0.thread))?;
+        let (thread, _) = (*lock(&self.thread))?;
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
     }
 
     pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
-        *lock(&self.0.change) = LineChange { delay_ns, queue_bytes };
-        self.0.is_changed.store(true, Ordering::Release);
+        *lock(&self.change) = Some((delay_ns, queue_bytes));
     }
 
     pub(crate) fn failure(&self) -> Option<String> {
-        lock(&self.0.failure).clone()
+        lock(&self.failure).clone()
     }
 }
 
@@ -268,8 +253,7 @@ impl DelayLineThread {
     }
 
     fn take_change(&mut self) {
-        if self.shared.is_changed.swap(false, Ordering::AcqRel) {
-            let LineChange { delay_ns, queue_bytes } = *lock(&self.shared.change);
+        if let Some((delay_ns, queue_bytes)) = lock(&self.shared.change).take() {
             self.early_ns = earliness_ns(delay_ns);
             for direction in &mut self.directions {
                 direction.shaper.set_delay(delay_ns, queue_bytes);

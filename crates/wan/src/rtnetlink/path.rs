@@ -67,20 +67,17 @@ pub struct LinkDrops {
 }
 
 impl RouteRequest {
+    /// `struct tcmsg`.
     fn queueing(&mut self, index: u32, place: Qdisc) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
-        for field in [index, place.handle, place.parent, 0] {
-            self.bytes.extend_from_slice(&field.to_ne_bytes());
-        }
+        self.words(&[index, place.handle, place.parent, 0]);
     }
 }
 
 fn netem_options(limit: f64, loss_ratio: f64) -> RouteRequest {
     let mut options = RouteRequest { bytes: Vec::with_capacity(96) };
     let loss = (loss_ratio * f64::from(u32::MAX)).round() as u32;
-    for field in [0, limit.ceil().min(MOST_PACKETS) as u32, loss, 0, 0, 0u32] {
-        options.bytes.extend_from_slice(&field.to_ne_bytes());
-    }
+    options.words(&[0, limit.ceil().min(MOST_PACKETS) as u32, loss, 0, 0, 0]);
     options
 }
 
@@ -165,23 +162,23 @@ impl Route {
 
     pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
         let mut request = RouteRequest::new(libc::RTM_GETLINK, 0);
-        request.link(index, 0, 0);
-        let reply = self.query(request)?;
-        let found = attributes(reply.get(32..).unwrap_or_default());
-        let statistics = found.iter().find(|(kind, _)| *kind == IFLA_STATS64);
+        request.link(index, 0);
+        let statistics = self.link_attribute(request, IFLA_STATS64)?;
         // `struct rtnl_link_stats64`: field 7 is rx_dropped, field 8 tx_dropped.
-        let number = |at| statistics.map_or(0, |(_, payload)| number64(payload, at));
-        Ok(LinkDrops { received: number(48), sent: number(56) })
+        Ok(LinkDrops { received: number64(&statistics, 48), sent: number64(&statistics, 56) })
     }
 
     /// The alias of a link; empty without one.
     pub fn alias(&self, link: &str) -> io::Result<String> {
-        let mut request = RouteRequest::new(libc::RTM_GETLINK, 0);
-        request.link(link_index(link)?, 0, 0);
+        let alias = self.link_attribute(RouteRequest::about_link(libc::RTM_GETLINK, link)?, IFLA_IFALIAS)?;
+        Ok(String::from_utf8_lossy(&alias).trim_end_matches('\0').into())
+    }
+
+    /// An attribute in the answer to RTM_GETLINK; empty without it.
+    fn link_attribute(&self, request: RouteRequest, wanted: u16) -> io::Result<Vec<u8>> {
         let reply = self.query(request)?;
-        let found = attributes(reply.get(32..).unwrap_or_default()).into_iter().find(|(kind, _)| *kind == IFLA_IFALIAS);
-        let text = found.map_or_else(String::new, |(_, payload)| String::from_utf8_lossy(payload).into_owned());
-        Ok(text.trim_end_matches('\0').into())
+        let found = attributes(reply.get(32..).unwrap_or_default()).into_iter().find(|(kind, _)| *kind == wanted);
+        Ok(found.map_or_else(Vec::new, |(_, payload)| payload.to_vec()))
     }
 
     /// Makes connections over the network of `address` acknowledge every segment at once. Replaces the kernel's route
@@ -210,7 +207,7 @@ impl Route {
             libc::RT_SCOPE_LINK,
             libc::RTN_UNICAST,
         ]);
-        request.bytes.extend_from_slice(&0u32.to_ne_bytes());
+        request.words(&[0]);
         request.attribute(RTA_DST, &network);
         request.attribute(RTA_OIF, &link_index(link)?.to_ne_bytes());
         if address.is_ipv4() {

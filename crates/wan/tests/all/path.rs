@@ -158,7 +158,7 @@ fn numbers_arriving(pair: &NamespacePair, count: u32) -> Vec<u32> {
 pub fn losses_differ_after_a_change(path: &PathPlan) -> Result<String, String> {
     let run = || {
         let pair = pair_with(PathPlan { loss_ratio: 0.5, ..path.clone() });
-        let meter = pair.path_meter().unwrap();
+        let meter = pair.path_meter();
         let sequences = [2_000_000, 1_000_000, 2_000_000].map(|delay_ns| {
             meter.set_delay(delay_ns).unwrap();
             numbers_arriving(&pair, 50)
@@ -176,9 +176,9 @@ pub fn losses_differ_after_a_change(path: &PathPlan) -> Result<String, String> {
 /// does not).
 pub fn loss_is_binomial(path: &PathPlan, count: u32) -> Result<String, String> {
     let pair = pair_with(path.clone());
-    pair.path_meter().unwrap().take();
+    pair.path_meter().take();
     let arrived = datagrams_arriving(&pair, count);
-    let tally = pair.path_meter().unwrap().take();
+    let tally = pair.path_meter().take();
     pair.remove().unwrap();
     let lost = f64::from(count - arrived);
     let (expected, ratio) = (f64::from(count) * path.loss_ratio, path.loss_ratio);
@@ -210,9 +210,9 @@ fn losses_are_binomial_and_counted() {
 /// 5,000 small datagrams find it full.
 pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
     let pair = pair_with(limited(path, 1_000_000));
-    pair.path_meter().unwrap().take();
+    pair.path_meter().take();
     let arrived = datagrams_arriving(&pair, 5000);
-    let tally = pair.path_meter().unwrap().take();
+    let tally = pair.path_meter().take();
     pair.remove().unwrap();
     let gone = u64::from(5000 - arrived);
     let said = format!("{gone} of 5000 gone, {} dropped, {:?} lost", tally.dropped, tally.lost);
@@ -286,9 +286,9 @@ pub fn a_full_backlog_counts(path: PathPlan) -> Result<String, String> {
     let before = std::fs::read_to_string(BACKLOG).unwrap();
     std::fs::write(BACKLOG, "0").unwrap();
     let pair = pair_with(path);
-    pair.path_meter().unwrap().take();
+    pair.path_meter().take();
     let arrived = datagrams_arriving(&pair, 2000);
-    let dropped = pair.path_meter().unwrap().take().dropped;
+    let dropped = pair.path_meter().take().dropped;
     pair.remove().unwrap();
     std::fs::write(BACKLOG, before).unwrap();
     let gone = u64::from(2000 - arrived);
@@ -304,7 +304,7 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
         pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
     let at = listener.local_addr().unwrap();
     let sender = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![0u8; BYTES]).unwrap());
-    pair.path_meter().unwrap().take();
+    pair.path_meter().take();
     let mut stream = pair.client_namespace().run_inside(|| Ok(TcpStream::connect(at).unwrap())).unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -312,7 +312,7 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
     sender.join().unwrap();
     drop(stream);
     std::thread::sleep(Duration::from_millis(50));
-    let packets = pair.path_meter().unwrap().take().packets as f64;
+    let packets = pair.path_meter().take().packets as f64;
     pair.remove().unwrap();
     packets / (BYTES as f64 / 1448.0)
 }
@@ -322,7 +322,7 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
 pub fn small_packets_arrive(path: &PathPlan, count: u32) -> Result<String, String> {
     let pair = pair_with(path.clone());
     let arrived = datagrams_arriving(&pair, count);
-    let dropped = pair.path_meter().unwrap().take().dropped;
+    let dropped = pair.path_meter().take().dropped;
     pair.remove().unwrap();
     let said = format!("{arrived} of {count} small packets arrived, {dropped} dropped");
     if arrived == count && dropped == 0 { Ok(said) } else { Err(said) }
@@ -388,14 +388,14 @@ fn lateness_is_measured_on_every_packet() {
         return;
     }
     let pair = pair_with(line(5));
-    pair.path_meter().unwrap().take();
+    pair.path_meter().take();
     let arrived = datagrams_arriving(&pair, 1000);
-    let tally = pair.path_meter().unwrap().take();
+    let tally = pair.path_meter().take();
     assert_eq!(arrived, 1000);
     assert!((1000..1010).contains(&tally.packets), "{} packets", tally.packets);
     assert_eq!(tally.lateness.as_ref().map(Latency::len), Some(tally.packets));
     assert!(tally.cpu_ns.is_some_and(|nanos| nanos > 0));
-    assert_eq!(pair.path_meter().unwrap().take().packets, 0, "a reading takes what it read");
+    assert_eq!(pair.path_meter().take().packets, 0, "a reading takes what it read");
     pair.remove().unwrap();
 }
 
@@ -416,7 +416,7 @@ fn the_path_works_for_both_address_families_and_is_steered() {
 /// Whether round trip and bandwidth follow a change of the delay.
 pub fn a_changed_delay_is_exact(path: &PathPlan, delay_ms: u64) -> Result<String, String> {
     let pair = pair_with(path.clone());
-    pair.path_meter().unwrap().set_delay(delay_ms * 1_000_000).unwrap();
+    pair.path_meter().set_delay(delay_ms * 1_000_000).unwrap();
     let tested = pair.self_test(&|| false).unwrap();
     pair.remove().unwrap();
     if tested.doubts().is_empty() { Ok(tested.summary()) } else { Err(tested.summary()) }
@@ -428,7 +428,7 @@ fn the_delay_of_a_path_can_be_changed() {
         return;
     }
     let pair = pair_with(line(50));
-    let meter = pair.path_meter().unwrap();
+    let meter = pair.path_meter();
     for delay_ms in [5, 30] {
         meter.set_delay(delay_ms * 1_000_000).unwrap();
         // The shortest round trip cannot be below the delay, and a busy machine does not delay all ten.
@@ -439,7 +439,7 @@ fn the_delay_of_a_path_can_be_changed() {
     assert_eq!(meter.plan().delay_ns, 30_000_000, "a refused delay changes nothing");
     pair.remove().unwrap();
     let bare = NamespacePair::create(&plan()).unwrap();
-    assert!(bare.path_meter().unwrap().set_delay(1).is_err());
+    assert!(bare.path_meter().set_delay(1).is_err());
     bare.remove().unwrap();
 }
 
