@@ -137,9 +137,14 @@ impl Tree {
 
     /// Bytes of all files together. A file that several targets share counts once.
     pub fn total_bytes(&self) -> u64 {
-        let mut files: Vec<(&str, u64)> = self.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
+        self.files().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// The different files and their sizes, in the order of their paths.
+    fn files(&self) -> Vec<(&str, u64)> {
+        let mut files: Vec<_> = self.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
         files.sort_unstable();
         files.dedup();
-        files.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+        files
     }
 }

@@ -8,8 +8,8 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use workload::replay::{Plan, ReplayOptions, PlanStep};
-//! use workload::trace::{Format, TraceReader};
-//! let reader = TraceReader::open("access.log".as_ref(), &Format::Auto)?;
+//! use workload::trace::{LogFormat, TraceReader};
+//! let reader = TraceReader::open("access.log".as_ref(), &LogFormat::Auto)?;
 //! for step in Plan::new(reader, ReplayOptions::default()) {
 //!     match step? {
 //!         PlanStep::Request(request) => println!("{} ns: connection {}", request.intended_ns, request.connection),
@@ -25,7 +25,7 @@
 //! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The
 //! plan sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the
 //! log's order. A line that is older than the window allows is moved up to the window's edge and counted
-//! ([`Disorder::clamped`]).
+//! ([`ReplayResult::clamped`]).
 //!
 //! # Times of whole seconds
 //!
@@ -42,12 +42,13 @@ mod split;
 mod spread;
 
 pub use connections::ConnectionGrouping;
-pub use order::Disorder;
-pub use plan::{Plan, PlanCounts};
+pub use plan::Plan;
 pub use shape::LogShape;
 pub use split::split;
 
+use crate::trace::{RejectedLine, TraceReader};
 use record::Share;
+use record::workload::ReplayResult;
 
 /// How a log is replayed.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,5 +151,19 @@ impl PlannedRequest {
     /// The target as a client would send it. It is not empty and contains no space or control byte. Untrusted bytes.
     pub fn target(&self) -> &[u8] {
         &self.text[usize::from(self.method_len)..]
+    }
+}
+
+/// Adds the log as read so far.
+fn account_of(reader: &TraceReader, planned: ReplayResult) -> ReplayResult {
+    let (name, counts) = (reader.name(), reader.counts());
+    let example = |line: &RejectedLine| format!("{name}: {line}");
+    ReplayResult {
+        file: name.into(),
+        format: reader.format().to_string(),
+        lines: counts.lines,
+        rejected: counts.rejected.total(),
+        rejected_examples: counts.rejected.examples().iter().take(10).map(example).collect(),
+        ..planned
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), workload::WorkloadError> {
-//! use workload::trace::{Format, TraceReader};
-//! let mut reader = TraceReader::open("access.log.gz".as_ref(), &Format::Auto)?;
+//! use workload::trace::{LogFormat, TraceReader};
+//! let mut reader = TraceReader::open("access.log.gz".as_ref(), &LogFormat::Auto)?;
 //! while let Some(entry) = reader.next_entry()? {
 //!     println!("{} {:?}", entry.time_ns, entry.bytes);
 //! }
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! Memory is constant ([`lines::BUFFER_BYTES`] and a few small tables) whatever the length of the log, and nothing is
+//! Memory is constant (a buffer and a few small tables) whatever the length of the log, and nothing is
 //! allocated per line. A line that cannot be read is counted, kept as an example (a few of each kind), and skipped.
 
 mod clf;
@@ -21,14 +21,14 @@ mod client;
 mod escape;
 mod format;
 mod instant;
-pub mod lines;
+mod lines;
 mod pattern;
 mod reader;
 mod rejected;
 mod template;
 mod w3c;
 
-pub(crate) use escape::{hex, is_hex};
+pub(crate) use escape::hex_byte;
 pub use format::LogFormat;
 pub use reader::{LogCounts, TraceReader};
 pub use rejected::{RejectReason, Rejected, RejectedLine};
@@ -80,6 +80,7 @@ pub(crate) struct RawFields<'a> {
     client: &'a [u8],
     time_ns: i64,
     resolution_ns: u64,
+    /// Empty if it is not logged; then it is GET.
     method: &'a [u8],
     target: &'a [u8],
     /// Query that is logged separately from the target (W3C, `$args`); empty if there is none.
@@ -94,7 +95,7 @@ impl RawFields<'_> {
         match self {
             RawFields { client: [], .. } => Err(RejectReason::Client),
             RawFields { target: [], .. } => Err(RejectReason::NoRequest),
-            RawFields { method, .. } if !clf::is_method(method) => Err(RejectReason::Request),
+            RawFields { method, .. } if !method.is_empty() && !clf::is_method(method) => Err(RejectReason::Request),
             whole => Ok(whole),
         }
     }

@@ -164,7 +164,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
         targets: vec![RequestTarget { path: first.unwrap_or_else(|| "/".into()) }],
         workload: Workload {
             name: "trace".into(),
-            classes: if has_body_sizes { targets::named(&classes) } else { Vec::new() },
+            classes: if has_body_sizes { classes.named() } else { Vec::new() },
             trace: Some(TraceSource {
                 file: path.display().to_string(),
                 format: format.to_string(),

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
-use workload::replay::{self, ConnectionGrouping, Disorder, LogShape, Plan, PlanStep, PlannedRequest, ReplayOptions};
-use workload::trace::{LogCounts, LogFormat, TraceReader};
+use workload::replay::{self, ConnectionGrouping, LogShape, Plan, PlanStep, PlannedRequest, ReplayOptions};
+use workload::trace::{LogFormat, TraceReader};
 
 /// Bytes of a file per message to a worker.
 const PIECE_BYTES: usize = 256 << 10;
@@ -117,7 +117,7 @@ impl InputFiles for WorkloadFiles {
         }
         let Some(log) = &self.log else { return Ok(()) };
         let mut reader = TraceReader::open(&log.path, &log.format)?;
-        let (origin_ns, disorder) =
+        let (origin_ns, divided) =
             replay::split(&mut reader, shares, PIECE_BYTES, |part, gzip| give(part, InputPiece { gzip, whole: None }))?;
         let kind = InputKind::Log {
             format: log.format.to_string(),
@@ -126,7 +126,7 @@ impl InputFiles for WorkloadFiles {
             round_ns: log.round_ns,
         };
         (0..parts).try_for_each(|part| give(part, last(Vec::new(), kind.clone())))?;
-        self.divided = Some(log.read_so_far(reader.counts(), disorder));
+        self.divided = Some(divided);
         Ok(())
     }
 
@@ -144,24 +144,6 @@ impl InputFiles for WorkloadFiles {
 impl LogFile {
     fn plan(&self, options: &ReplayOptions) -> Result<Plan, String> {
         Ok(Plan::new(TraceReader::open(&self.path, &self.format)?, options.clone()))
-    }
-
-    fn read_so_far(&self, lines: &LogCounts, disorder: Disorder) -> ReplayResult {
-        let name = self.path.display();
-        let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
-        ReplayResult {
-            file: name.to_string(),
-            format: self.format.to_string(),
-            lines: lines.lines,
-            rejected: lines.rejected.total(),
-            rejected_examples: lines.rejected.examples().iter().take(10).map(example).collect(),
-            went_back: disorder.went_back,
-            back_max_ns: disorder.back_max_ns,
-            clamped: disorder.clamped,
-            gap_max_ns: disorder.gap_max_ns,
-            gap_line: disorder.gap_line,
-            ..ReplayResult::default()
-        }
     }
 }
 
@@ -233,15 +215,14 @@ impl<'a> LogSteps<'a> {
     }
 
     fn begin_again(&mut self) -> Result<bool, String> {
-        let counts = self.plan.counts();
-        if self.first.is_none() {
-            self.first = Some(self.read_so_far());
-        }
+        let read = self.plan.account();
         self.rounds += 1;
-        self.sessions_before += counts.connections;
-        self.requests_before += counts.requests;
-        self.evicted_before += counts.evicted;
-        if !self.is_repeated || counts.requests == 0 {
+        self.sessions_before += read.sessions;
+        self.requests_before += read.requests;
+        self.evicted_before += read.evicted;
+        let is_over = !self.is_repeated || read.requests == 0;
+        self.first.get_or_insert(read);
+        if is_over {
             return Ok(false);
         }
         self.offset_ns = self.offset_ns.saturating_add(self.on_clock_ns(self.log.round_ns));
@@ -265,7 +246,7 @@ impl<'a> LogSteps<'a> {
             return None;
         }
         // A thread may have few clients, so only a gap of the whole log counts.
-        let Disorder { gap_max_ns: gap_ns, gap_line: line, .. } = self.plan.counts().disorder;
+        let ReplayResult { gap_max_ns: gap_ns, gap_line: line, .. } = self.plan.account();
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
                 "{}: line {line} is {:.1} days later than the lines above it; a replay waits at most one day: cut the \
@@ -274,11 +255,6 @@ impl<'a> LogSteps<'a> {
                 gap_ns as f64 / LONGEST_WAIT_NS as f64
             )
         })
-    }
-
-    fn read_so_far(&self) -> ReplayResult {
-        let counts = self.plan.counts();
-        ReplayResult { span_ns: counts.span_ns, ..self.log.read_so_far(self.plan.lines(), counts.disorder) }
     }
 }
 
@@ -324,15 +300,15 @@ impl ReplaySource for LogSteps<'_> {
     fn account(&self) -> ReplayResult {
         // A finished plan is among the finished rounds already.
         let is_over = self.first.is_some() && !self.is_repeated;
-        let counts = if is_over { Default::default() } else { self.plan.counts() };
+        let read = if is_over { ReplayResult::default() } else { self.plan.account() };
         ReplayResult {
             rounds: self.rounds,
-            requests: self.requests_before + counts.requests,
+            requests: self.requests_before + read.requests,
             clients: self.clients.len() as u64,
             largest_client_requests: self.clients.values().max().copied().unwrap_or(0),
-            sessions: self.sessions_before + counts.connections,
-            evicted: self.evicted_before + counts.evicted,
-            ..self.first.clone().unwrap_or_else(|| self.read_so_far())
+            sessions: self.sessions_before + read.sessions,
+            evicted: self.evicted_before + read.evicted,
+            ..self.first.clone().unwrap_or(read)
         }
     }
 }

@@ -87,15 +87,6 @@ pub fn size_classes(options: &WorkloadOptions) -> Result<Option<MixClasses>> {
     options.classes.as_ref().map(parse).transpose()
 }
 
-pub fn named(classes: &MixClasses) -> Vec<RequestClass> {
-    let class = |index| RequestClass {
-        label: classes.label(index),
-        kind: DocumentKind::Static,
-        largest_bytes: classes.largest_bytes(index),
-    };
-    (0..classes.len()).map(class).collect()
-}
-
 pub struct PlannedRequests {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
@@ -192,7 +183,7 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Planned
             name: mix.name.clone(),
             weights: mix.documents.iter().map(|document| document.probability).collect(),
             class_of,
-            classes: named(&mix.classes),
+            classes: mix.classes.named(),
             ..Workload::default()
         },
     })

@@ -2,7 +2,7 @@
 
 use super::{FileEntry, SizeOrigin};
 use crate::stable_hash;
-use crate::trace::{hex, is_hex};
+use crate::trace::hex_byte;
 use std::collections::{HashMap, HashSet};
 
 /// Directory of the files that cannot be at their target's path.
@@ -64,15 +64,8 @@ fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
             b'?' | b'#' => return None,
             b'%' => {
                 let [high, low] = *after.first_chunk::<2>()?;
-                if !is_hex(high) || !is_hex(low) {
-                    return None;
-                }
-                let byte = hex(high) << 4 | hex(low);
                 // A decoded slash would be part of a file name, which is impossible.
-                if byte == b'/' {
-                    return None;
-                }
-                out.push(byte);
+                out.push(hex_byte(high, low).filter(|byte| *byte != b'/')?);
                 rest = &after[2..];
             }
             byte => {

@@ -50,13 +50,10 @@ pub fn make(
     let root_path = out.join(ROOT);
     let out_fd = open_directory(out)?;
     let root_fd = step_into(out_fd.as_fd(), ROOT).map_err(|errno| io_error("created", &root_path)(errno.into()))?;
-    let mut files: Vec<(&str, u64)> = tree.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
-    files.sort_unstable();
-    files.dedup();
     let mut place = OpenFolder::new(&root_fd);
     let mut missing = Vec::new();
     let mut kept = 0;
-    for (file, bytes) in files {
+    for (file, bytes) in tree.files() {
         let (directory, name) = file.rsplit_once('/').unwrap_or(("", file));
         let is_there = place
             .size_of(directory, name)

@@ -1,5 +1,6 @@
 use crate::{WorkloadError, wrong};
 use record::units::{format_bytes, parse_bytes};
+use record::workload::{DocumentKind, RequestClass};
 
 /// Classes by maximum size, as in Webmonitor (section 4.2: "maximum file size for each class").
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +32,14 @@ impl MixClasses {
         Self::new(sizes.map_err(wrong)?)
     }
 
-    /// Number of classes, at least 1.
-    pub fn len(&self) -> usize {
-        self.largest_bytes.len() + 1
-    }
-
-    /// Always `false`.
-    pub fn is_empty(&self) -> bool {
-        false
+    /// The classes as those of static documents.
+    pub fn named(&self) -> Vec<RequestClass> {
+        let class = |class| RequestClass {
+            label: self.label(class),
+            kind: DocumentKind::Static,
+            largest_bytes: self.largest_bytes.get(class).copied(),
+        };
+        (0..=self.largest_bytes.len()).map(class).collect()
     }
 
     /// The class of a size, from 0.
@@ -46,13 +47,8 @@ impl MixClasses {
         self.largest_bytes.partition_point(|largest| *largest < bytes)
     }
 
-    /// Maximum size of a class; `None` for the last, which has no maximum.
-    pub fn largest_bytes(&self, class: usize) -> Option<u64> {
-        self.largest_bytes.get(class).copied()
-    }
-
     /// Name of the class: `to 64.0 KiB`, `64.0 KiB to 1.00 MiB`, `over 1.00 MiB`.
-    pub fn label(&self, class: usize) -> String {
+    fn label(&self, class: usize) -> String {
         let size = |index: usize| self.largest_bytes.get(index).map(|bytes| format_bytes(*bytes as f64));
         match (class.checked_sub(1).and_then(size), size(class)) {
             (None, Some(to)) => format!("to {to}"),
@@ -71,7 +67,7 @@ mod tests {
     fn a_boundary_belongs_to_the_smaller_class() {
         let classes = MixClasses::default();
         assert_eq!([0, 65_536, 65_537, 1 << 20, (1 << 20) + 1].map(|bytes| classes.class_of(bytes)), [0, 0, 1, 1, 2]);
-        let labels: Vec<String> = (0..classes.len()).map(|class| classes.label(class)).collect();
+        let labels: Vec<String> = classes.named().into_iter().map(|class| class.label).collect();
         assert_eq!(labels, ["to 64.0 KiB", "64.0 KiB to 1.00 MiB", "over 1.00 MiB"]);
         assert_eq!(MixClasses::parse("64KiB,1MiB").unwrap(), classes);
         assert!(MixClasses::parse("1MiB,64KiB").is_err());

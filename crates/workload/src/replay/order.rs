@@ -1,3 +1,5 @@
+use super::PlannedRequest;
+use record::workload::ReplayResult;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -7,14 +9,9 @@ const TEXT_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct HeldRequest {
     pub(super) time_ns: i64,
-    /// Sorts equal times by the log's order.
-    pub(super) line: u64,
     pub(super) resolution_ns: u64,
-    pub(super) client: u64,
-    pub(super) status: Option<u16>,
-    pub(super) bytes: Option<u64>,
-    pub(super) text: Box<[u8]>,
-    pub(super) method_len: u8,
+    /// Without its connection and intended time.
+    pub(super) request: PlannedRequest,
 }
 
 impl PartialEq for HeldRequest {
@@ -32,25 +29,10 @@ impl PartialOrd for HeldRequest {
 }
 
 impl Ord for HeldRequest {
-    /// The order is reversed, so that the heap's greatest request is the earliest.
+    /// The order is reversed, so that the heap's greatest request is the earliest. Equal times keep the log's order.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.time_ns, other.line).cmp(&(self.time_ns, self.line))
+        (other.time_ns, other.request.line).cmp(&(self.time_ns, self.request.line))
     }
-}
-
-/// How far the times of a log are from being sorted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Disorder {
-    /// Lines with an earlier time than a previous line.
-    pub went_back: u64,
-    /// The largest difference between a line's time and the latest time before it.
-    pub back_max_ns: u64,
-    /// Lines that came too late for sorting and were moved up.
-    pub clamped: u64,
-    /// The longest step from the latest time so far to the next later time, nanoseconds of log time.
-    pub gap_max_ns: u64,
-    /// Number of the line with that later time.
-    pub gap_line: u64,
 }
 
 /// The sorting window.
@@ -66,8 +48,8 @@ pub(super) struct SortingWindow {
     /// The latest time so far in the whole log.
     pub(super) latest_ns: i64,
     floor_ns: i64,
-    /// Disorder of the whole log.
-    pub(super) disorder: Disorder,
+    /// How far the times of the whole log are from being sorted.
+    pub(super) disorder: ReplayResult,
 }
 
 impl SortingWindow {
@@ -79,7 +61,7 @@ impl SortingWindow {
             text_bytes: 0,
             latest_ns: i64::MIN,
             floor_ns: i64::MIN,
-            disorder: Disorder::default(),
+            disorder: ReplayResult::default(),
         }
     }
 
@@ -105,7 +87,7 @@ impl SortingWindow {
     }
 
     pub(super) fn hold(&mut self, held: HeldRequest) {
-        self.text_bytes += held.text.len();
+        self.text_bytes += held.request.text.len();
         self.heap.push(held);
     }
 
@@ -125,22 +107,8 @@ impl SortingWindow {
 
     pub(super) fn drain(&mut self) -> Option<HeldRequest> {
         let first = self.heap.pop()?;
-        self.text_bytes -= first.text.len();
+        self.text_bytes -= first.request.text.len();
         Some(first)
-    }
-}
-
-#[cfg(test)]
-pub(super) fn held(time_ns: i64, line: u64) -> HeldRequest {
-    HeldRequest {
-        time_ns,
-        line,
-        resolution_ns: 1_000_000_000,
-        client: line,
-        status: None,
-        bytes: None,
-        text: Box::from(&b"GET/"[..]),
-        method_len: 3,
     }
 }
 
@@ -149,6 +117,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn held(time_ns: i64, line: u64) -> HeldRequest {
+        let request = PlannedRequest {
+            client: line,
+            connection: 0,
+            intended_ns: 0,
+            line,
+            status: None,
+            bytes: None,
+            text: Box::from(&b"GET/"[..]),
+            method_len: 3,
+        };
+        HeldRequest { time_ns, resolution_ns: 1_000_000_000, request }
+    }
+
     fn sort(times: &[i64], width_ns: u64, limit: usize) -> (Vec<(i64, u64)>, SortingWindow) {
         let mut window = SortingWindow::new(width_ns, limit);
         let mut out = Vec::new();
@@ -156,11 +138,11 @@ mod tests {
             let time = window.advance(*time, line as u64);
             window.hold(held(time, line as u64));
             while let Some(next) = window.release() {
-                out.push((next.time_ns, next.line));
+                out.push((next.time_ns, next.request.line));
             }
         }
         while let Some(next) = window.drain() {
-            out.push((next.time_ns, next.line));
+            out.push((next.time_ns, next.request.line));
         }
         (out, window)
     }
@@ -170,7 +152,9 @@ mod tests {
         let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
         assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
         // The longest step is from 5 to 9.
-        assert_eq!(window.disorder, Disorder { clamped: 2, went_back: 2, back_max_ns: 8, gap_max_ns: 4, gap_line: 2 });
+        let counts =
+            ReplayResult { clamped: 2, went_back: 2, back_max_ns: 8, gap_max_ns: 4, gap_line: 2, ..Default::default() };
+        assert_eq!(window.disorder, counts);
     }
 
     proptest! {

@@ -1,26 +1,12 @@
 use super::connections::{Connections, EndedConnection};
-use super::order::{Disorder, HeldRequest, SortingWindow};
+use super::order::{HeldRequest, SortingWindow};
 use super::origin::ReplayOrigin;
 use super::spread::GroupSpread;
-use super::{PlanStep, PlannedRequest, ReplayOptions, ReplayPace};
-use crate::trace::{LogCounts, TraceReader};
+use super::{PlanStep, PlannedRequest, ReplayOptions, ReplayPace, account_of};
+use crate::trace::TraceReader;
 use crate::{WorkloadError, stable_hash};
+use record::workload::ReplayResult;
 use std::collections::VecDeque;
-
-/// Counts of a plan so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlanCounts {
-    /// Requests planned.
-    pub requests: u64,
-    /// Connections that carry them.
-    pub connections: u64,
-    /// Connections that were ended early because more clients than the limit had one.
-    pub evicted: u64,
-    /// Disorder of the whole log.
-    pub disorder: Disorder,
-    /// Log time from the first to the last request planned so far.
-    pub span_ns: u64,
-}
 
 /// An iterator over the steps, in the order of intended times. The options' limits bound its memory.
 ///
@@ -82,25 +68,26 @@ impl Plan {
         }
     }
 
-    /// Counts so far.
-    pub fn counts(&self) -> PlanCounts {
-        PlanCounts {
+    /// The log as read so far, and what was planned of it.
+    pub fn account(&self) -> ReplayResult {
+        let planned = ReplayResult {
             requests: self.requests,
-            connections: self.connections.opened,
+            sessions: self.connections.opened,
             evicted: self.connections.evicted,
-            disorder: self.window.disorder,
-            span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
-        }
+            span_ns: self.span_ns(),
+            ..self.window.disorder.clone()
+        };
+        account_of(&self.reader, planned)
+    }
+
+    /// Log time from the first to the last request planned so far.
+    fn span_ns(&self) -> u64 {
+        self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin))
     }
 
     /// Log time from the start to the end of the last request's second (or of the log's resolution).
     pub(super) fn round_ns(&self) -> u64 {
-        self.counts().span_ns.saturating_add(self.resolution_ns)
-    }
-
-    /// Counts of the lines read so far, with the rejected ones.
-    pub fn lines(&self) -> &LogCounts {
-        self.reader.counts()
+        self.span_ns().saturating_add(self.resolution_ns)
     }
 
     /// The end of the log or an error begins the draining.
@@ -119,16 +106,17 @@ impl Plan {
         if self.options.share.holds(client) {
             let host = if self.options.has_host { entry.host } else { b"" };
             let text = [entry.method, host, entry.target].concat().into_boxed_slice();
-            self.window.hold(HeldRequest {
-                time_ns,
-                line: entry.line,
-                resolution_ns: entry.resolution_ns,
+            let request = PlannedRequest {
                 client,
+                connection: 0,
+                intended_ns: 0,
+                line: entry.line,
                 status: entry.status,
                 bytes: entry.bytes,
                 method_len: entry.method.len() as u8,
                 text,
-            });
+            };
+            self.window.hold(HeldRequest { time_ns, resolution_ns: entry.resolution_ns, request });
         }
     }
 
@@ -152,7 +140,7 @@ impl Plan {
         let Some(first) = self.next_sorted() else { return false };
         let (time_ns, resolution_ns) = (first.time_ns, first.resolution_ns);
         let is_continued = time_ns == self.last_time_ns;
-        let mut bytes = first.text.len();
+        let mut bytes = first.request.text.len();
         (self.last_time_ns, self.resolution_ns) = (time_ns, resolution_ns);
         self.group.push_back(first);
         let mut is_whole = true;
@@ -166,7 +154,7 @@ impl Plan {
                 is_whole = false;
                 break;
             }
-            bytes += next.text.len();
+            bytes += next.request.text.len();
             self.group.push_back(next);
         }
         // If the group continues, this piece counts as half of it.
@@ -179,30 +167,22 @@ impl Plan {
         true
     }
 
-    fn plan(&mut self, held: HeldRequest) {
-        let now_ns = held.time_ns;
+    fn plan(&mut self, HeldRequest { time_ns: now_ns, resolution_ns, request }: HeldRequest) {
+        let client = request.client;
         while let Some(ended) = self.connections.expire(now_ns) {
             self.close(ended);
         }
-        if let Some(ended) = self.connections.make_room(held.client) {
+        if let Some(ended) = self.connections.make_room(client) {
             self.close(EndedConnection { due_ns: ended.due_ns.min(now_ns), ..ended });
         }
-        let connection = self.connections.join(held.client, now_ns);
-        let offset_ns = self.spread.next_ns(held.resolution_ns);
+        let connection = self.connections.join(client, now_ns);
+        let offset_ns = self.spread.next_ns(resolution_ns);
         self.last_ns = self.last_ns.max(self.paced(now_ns, offset_ns));
         self.requests += 1;
-        self.ready.push_back(PlanStep::Request(PlannedRequest {
-            client: held.client,
-            connection,
-            intended_ns: self.last_ns,
-            line: held.line,
-            status: held.status,
-            bytes: held.bytes,
-            text: held.text,
-            method_len: held.method_len,
-        }));
+        let request = PlannedRequest { connection, intended_ns: self.last_ns, ..request };
+        self.ready.push_back(PlanStep::Request(request));
         if self.connections.is_single() {
-            self.close(EndedConnection { client: held.client, connection, due_ns: now_ns });
+            self.close(EndedConnection { client, connection, due_ns: now_ns });
         }
     }
 

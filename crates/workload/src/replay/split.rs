@@ -2,26 +2,27 @@
 //! log's order and unchanged. A replayer of a part sends the same requests as a replayer of the whole log with that
 //! share.
 
-use super::ReplayOptions;
-use super::order::{Disorder, SortingWindow};
+use super::order::SortingWindow;
 use super::origin::ReplayOrigin;
+use super::{ReplayOptions, account_of};
 use crate::stable_hash;
 use crate::trace::TraceReader;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use record::Share;
+use record::workload::ReplayResult;
 use std::io::Write;
 
 /// Splits the log in `reader` by the shares, which together are the whole. `give` gets the number of a share and at
 /// most about `piece_bytes` of its bytes; the bytes of a share together are a log in gzip format. The part of a share
 /// without clients is empty. Memory is bounded by one piece per share. Returns what the parts do not show: the earliest
-/// time in the log ([`ReplayOptions::origin_ns`]), and its disorder.
+/// time in the log ([`ReplayOptions::origin_ns`]), and the account of its lines.
 pub fn split(
     reader: &mut TraceReader,
     shares: &[Share],
     piece_bytes: usize,
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), String>,
-) -> Result<(i64, Disorder), String> {
+) -> Result<(i64, ReplayResult), String> {
     let options = ReplayOptions::default();
     let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
     let window = || SortingWindow::new(options.reorder_ns, options.held_limit);
@@ -72,5 +73,5 @@ pub fn split(
             give(index as u32, rest)?;
         }
     }
-    Ok((origin.at_ns().unwrap_or(0), whole.disorder))
+    Ok((origin.at_ns().unwrap_or(0), account_of(reader, whole.disorder)))
 }

@@ -177,8 +177,7 @@ fn apache(text: &str) -> Result<Vec<TemplatePiece>, String> {
                 let field = match (letter, argument.as_deref()) {
                     ('h' | 'a', _) => Field::Client,
                     ('i', Some(name)) if name.eq_ignore_ascii_case("x-forwarded-for") => Field::Forwarded,
-                    ('t', None) => Field::BracketedTime,
-                    ('t', Some(argument)) => time(argument)?,
+                    ('t', argument) => time(argument.unwrap_or_default())?,
                     ('r', None) => Field::Request,
                     ('m', None) => Field::Method,
                     ('U', None) => Field::Path,
@@ -195,8 +194,12 @@ fn apache(text: &str) -> Result<Vec<TemplatePiece>, String> {
                     (letter, _) if letter.is_ascii_alphabetic() => Field::Skip,
                     (letter, _) => return Err(format!("the log format has %{letter}, which Apache does not know")),
                 };
+                // This form of the time has brackets.
+                let is_bracketed = field == Field::ClfTime;
+                literal.push_str(if is_bracketed { "[" } else { "" });
                 pieces.push(TemplatePiece::Literal(std::mem::take(&mut literal)));
                 pieces.push(TemplatePiece::Field(field));
+                literal.push_str(if is_bracketed { "]" } else { "" });
             }
             other => literal.push(other),
         }
@@ -213,7 +216,7 @@ fn time(argument: &str) -> Result<Field, String> {
         "usec" => Field::EpochTime(1_000),
         "msec_frac" => Field::Fraction(1_000_000),
         "usec_frac" => Field::Fraction(1_000),
-        "" => Field::BracketedTime,
+        "" => Field::ClfTime,
         pattern => Field::PatternTime(TimePattern::compile(pattern)?),
     })
 }

@@ -72,7 +72,6 @@ impl TimePattern {
                 parts.extend(char.encode_utf8(&mut bytes).bytes().map(TimePart::Literal));
                 continue;
             }
-            let literal = TimePart::Literal;
             match chars.next() {
                 Some('Y') => parts.push(TimePart::Year),
                 Some('m') => parts.push(TimePart::Month),
@@ -84,14 +83,10 @@ impl TimePattern {
                 Some('z') => parts.push(TimePart::Zone),
                 Some('s') => parts.push(TimePart::Epoch),
                 Some('a' | 'u' | 'w') => parts.push(TimePart::Weekday),
-                Some('F') => {
-                    parts.extend([TimePart::Year, literal(b'-'), TimePart::Month, literal(b'-'), TimePart::Day])
-                }
-                Some('T') => {
-                    parts.extend([TimePart::Hour, literal(b':'), TimePart::Minute, literal(b':'), TimePart::Second])
-                }
-                Some('R') => parts.extend([TimePart::Hour, literal(b':'), TimePart::Minute]),
-                Some('%') => parts.push(literal(b'%')),
+                Some('F') => parts.extend(TimePattern::compile("%Y-%m-%d")?.0),
+                Some('T') => parts.extend(TimePattern::compile("%H:%M:%S")?.0),
+                Some('R') => parts.extend(TimePattern::compile("%H:%M")?.0),
+                Some('%') => parts.push(TimePart::Literal(b'%')),
                 other => {
                     let name = other.map_or("%".into(), |char| format!("%{char}"));
                     return Err(format!(

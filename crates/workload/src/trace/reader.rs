@@ -1,9 +1,9 @@
-use super::lines::{LogLine, LogLines};
+use super::lines::LogLines;
 use super::rejected::excerpt;
 use super::template::Template;
 use super::w3c::W3c;
 use super::{Entry, LogFormat, RawFields, RejectReason, Rejected, SizeMeaning, clf, client, escape};
-use crate::{WorkloadError, wrong};
+use crate::{BYTE_ORDER_MARK, WorkloadError, wrong};
 use flate2::bufread::MultiGzDecoder;
 use memchr::memmem;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Length of a log's beginning that decides its format.
-const START_BYTES: usize = 64 * 1024;
+const START_BYTES: u64 = 64 * 1024;
 
 /// Counts so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,17 +102,17 @@ impl TraceReader {
             )));
         }
         let source = io::Cursor::new(magic).chain(source);
-        let source: Box<dyn Read + Send> = if is_gzip {
+        let mut source: Box<dyn Read + Send> = if is_gzip {
             // A rotated log is often a file of several gzip members.
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(128 * 1024, source)))
         } else {
             Box::new(source)
         };
-        let mut lines = LogLines::new(source);
-        let start = match lines.peek() {
-            Ok(start) => &start[..start.len().min(START_BYTES)],
-            Err(cause) => return Err(read_error(&name, is_gzip, 0, cause)),
-        };
+        let mut bytes = Vec::new();
+        if let Err(cause) = source.by_ref().take(START_BYTES).read_to_end(&mut bytes) {
+            return Err(read_error(&name, is_gzip, 0, cause));
+        }
+        let start = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
         let empty = || wrong(format!("{name} is empty: there are no requests to replay"));
         if start.is_empty() {
             return Err(empty());
@@ -144,6 +144,7 @@ impl TraceReader {
                 Parser::Clf { has_host: *chosen == LogFormat::VhostCombined, last: clf::LastTime::default() }
             }
         };
+        let lines = LogLines::new(Box::new(io::Cursor::new(start.to_vec()).chain(source)));
         Ok(TraceReader {
             name,
             lines,
@@ -183,10 +184,10 @@ impl TraceReader {
     /// The next request; `None` at the end of the log. Lines that cannot be read are counted and skipped.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WorkloadError> {
-        let (range, address, method, target, raw) = loop {
-            let range = match self.lines.next() {
-                Ok(Some(LogLine::Text { start, end })) => (start, end),
-                Ok(Some(LogLine::TooLong)) => {
+        let (address, method, target, raw) = loop {
+            match self.lines.next() {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => {
                     self.counts.rejected.add(self.lines.line, RejectReason::TooLong, b"");
                     continue;
                 }
@@ -194,8 +195,8 @@ impl TraceReader {
                 Err(cause) => {
                     return Err(read_error(&self.name, self.is_gzip, self.lines.line, cause));
                 }
-            };
-            let line = &self.lines.buffer()[range.0..range.1];
+            }
+            let line = &self.lines.text[..];
             let parsed = match &mut self.parser {
                 Parser::Clf { has_host, last } => clf::parse(line, *has_host, last),
                 Parser::W3c(parser) if line.starts_with(b"#") => {
@@ -212,10 +213,9 @@ impl TraceReader {
                             TargetPlace::Line => Ok(TextSpan::find(raw.target, line)),
                             TargetPlace::Scratch { host_len } => Err(host_len),
                         };
-                        let method = (!raw.method.is_empty() && !is_default(raw.method, line))
-                            .then(|| TextSpan::find(raw.method, line));
+                        let method = TextSpan::find(raw.method, line);
                         let numbers = (raw.time_ns, raw.resolution_ns, raw.status, raw.bytes);
-                        break (range, TextSpan::find(client::address(raw.client), line), method, target, numbers);
+                        break (TextSpan::find(client::address(raw.client), line), method, target, numbers);
                     }
                     Err(reason) => reason,
                 },
@@ -228,7 +228,7 @@ impl TraceReader {
         if let Parser::W3c(parser) = &mut self.parser {
             parser.take_directives(&mut self.directives);
         }
-        let line = &self.lines.buffer()[range.0..range.1];
+        let line = &self.lines.text[..];
         let (time_ns, resolution_ns, status, bytes) = raw;
         let (host, target) = match target {
             Ok(span) => (&b""[..], span.get(line)),
@@ -241,7 +241,7 @@ impl TraceReader {
             client: address.get(line),
             time_ns,
             resolution_ns,
-            method: method.map_or(b"GET", |span| span.get(line)),
+            method: if method.end == 0 { b"GET" } else { method.get(line) },
             host,
             target,
             status,
@@ -266,12 +266,6 @@ impl TraceReader {
         }
         Ok(None)
     }
-}
-
-/// Whether a method is the parser's constant instead of a part of the line.
-#[inline]
-fn is_default(method: &[u8], line: &[u8]) -> bool {
-    !line.as_ptr_range().contains(&method.as_ptr())
 }
 
 enum TargetPlace {

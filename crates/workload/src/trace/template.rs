@@ -15,8 +15,6 @@ pub(super) enum Field {
     Client,
     /// Addresses that proxies forwarded. The first one is the client; without any, the other address is.
     Forwarded,
-    /// Apache's `%t` with its brackets.
-    BracketedTime,
     ClfTime,
     IsoTime,
     /// Whole Unix time in units of this many nanoseconds. A fraction is another field.
@@ -39,15 +37,8 @@ pub(super) enum Field {
 
 impl Field {
     fn is_time(&self) -> bool {
-        matches!(
-            self,
-            Field::BracketedTime
-                | Field::ClfTime
-                | Field::IsoTime
-                | Field::EpochTime(_)
-                | Field::EpochSeconds
-                | Field::PatternTime(_)
-        )
+        use Field::{ClfTime, EpochSeconds, EpochTime, IsoTime, PatternTime};
+        matches!(self, ClfTime | IsoTime | EpochTime(_) | EpochSeconds | PatternTime(_))
     }
 }
 
@@ -135,7 +126,7 @@ impl Template {
 
     pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<RawFields<'a>, RejectReason> {
         let mut rest = line.strip_prefix(self.start.as_slice()).ok_or(RejectReason::Layout)?;
-        let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
+        let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"", b"", b"");
         let (mut time, mut status, mut bytes) = (PartialTime::default(), None, None);
         for (position, (field, literal)) in self.fields.iter().enumerate() {
             if let Some(length) = read_time(field, rest, &mut time)? {
@@ -218,12 +209,6 @@ fn read_time(field: &Field, text: &[u8], time: &mut PartialTime) -> Result<Optio
         Field::IsoTime => instant::iso(text),
         Field::EpochTime(unit_ns) => instant::epoch(text, *unit_ns),
         Field::EpochSeconds => instant::epoch_seconds(text),
-        Field::BracketedTime => match text.strip_prefix(b"[").and_then(instant::clf) {
-            Some((time_ns, resolution_ns, length)) if text.get(length + 1) == Some(&b']') => {
-                Some((time_ns, resolution_ns, length + 2))
-            }
-            _ => None,
-        },
         Field::PatternTime(pattern) => return pattern.read(text, time).map(Some).ok_or(RejectReason::Time),
         Field::Fraction(resolution_ns) => {
             let (fraction_ns, _, length) = instant::fraction(text).ok_or(RejectReason::Time)?;
