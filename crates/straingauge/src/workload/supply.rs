@@ -120,7 +120,7 @@ impl InputFiles for WorkloadFiles {
         let (origin_ns, divided) =
             replay::split(&mut reader, shares, PIECE_BYTES, |part, gzip| give(part, InputPiece { gzip, whole: None }))?;
         let kind = InputKind::Log {
-            format: log.format.to_string(),
+            format: log.format.notation(),
             has_body_sizes: log.has_body_sizes,
             origin_ns,
             round_ns: log.round_ns,

@@ -64,6 +64,14 @@ impl fmt::Display for LogFormat {
 }
 
 impl LogFormat {
+    /// The format as it is typed.
+    pub fn notation(&self) -> String {
+        match self {
+            LogFormat::Nginx(text) | LogFormat::Apache(text) => text.clone(),
+            named => named.to_string(),
+        }
+    }
+
     pub(super) fn template(&self) -> Result<Option<Template>, String> {
         match self {
             LogFormat::Nginx(text) => Template::new(nginx(text)).map(Some),

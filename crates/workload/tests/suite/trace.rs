@@ -412,6 +412,7 @@ proptest! {
     #[test]
     fn no_text_panics_the_format_parser(text in "[%${}a-zA-Z_^!<>,0-9\"\\\\ :/.]{0,40}") {
         if let Ok(format) = text.parse::<LogFormat>() {
+            prop_assert_eq!(format.notation().parse::<LogFormat>(), Ok(format.clone()));
             let _ = TraceReader::from_reader("t".into(), Box::new(Cursor::new(COMMON)), &format)
                 .map(|mut reader| reader.next_entry().map(|_| ()));
         }
