@@ -10,7 +10,7 @@ mod losses;
 pub use crate::account::OnLoss;
 use crate::account::worker_line;
 use crate::cold::{self, Node};
-use crate::error::{RemoteError, Result, system, unusable};
+use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{FileParts, InputFiles};
 use crate::link::{WorkerLink, WorkerSource, WorkerState};
 use crate::protocol::{
@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::ray::Nodes;
 use crate::shares;
-use crate::worker_io::{Listening, MessageQueue, WorkerEvent, WorkerIo};
+use crate::worker_io::{Listening, MessageQueue, WorkerEvent, WorkerEvents, show};
 use conduct::FleetConductor;
 use load::{LoadEvents, LoadProgress, LoadResult};
 use record::figure::Figures;
@@ -26,11 +26,11 @@ use record::time::monotonic_ns;
 use record::{LoadPlan, PlainText, Share};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 const GREETING_NS: u64 = 60_000_000_000;
-pub(crate) const MOST_EVENTS: usize = 256;
+const MOST_EVENTS: usize = 256;
 /// Minimum time between two searches for new cluster nodes.
 const CHECK_NS: u64 = 2_000_000_000;
 /// Maximum number of groups in which the workers are pinged, spread over a second.
@@ -47,12 +47,11 @@ pub struct Fleet {
     /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, WorkerEvent)>,
     links: Vec<WorkerLink>,
-    io: WorkerIo,
+    new_events: WorkerEvents,
     listening: Listening,
     on_loss: OnLoss,
     /// Engine threads of each worker, if the user gave a number.
     threads: Option<usize>,
-    reported: Vec<bool>,
     /// Maximum cold connections planned for.
     cold_most: u64,
     /// A sentence about the workers that get a smaller share from the next load on.
@@ -81,15 +80,14 @@ impl Fleet {
         threads: Option<usize>,
         stop: &AtomicBool,
     ) -> Result<Fleet> {
-        let (sender, events) = sync_channel(1024);
+        let (new_events, events) = sync_channel(1024);
         let mut fleet = Fleet {
             links: Vec::with_capacity(sources.len()),
-            io: WorkerIo::new(sender).map_err(system("cannot start a thread"))?,
+            new_events,
             listening: Listening::new(),
             events,
             on_loss,
             threads,
-            reported: Vec::new(),
             cold_most: 0,
             relieved: None,
             took_part: Vec::new(),
@@ -104,26 +102,14 @@ impl Fleet {
         if stop.load(Ordering::Relaxed) {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
-        for link in &mut fleet.links {
-            match &link.state {
-                WorkerState::Lost(why) => {
-                    let what = format!("{} cannot be used: {why}", link.name());
-                    return Err(unusable(format!("{what}; {}", link.advice("straingauge load --worker"))));
-                }
-                WorkerState::Greeting => {
-                    return Err(unusable(format!("{} did not say hello within 60 s", link.name())));
-                }
-                _ => {}
-            }
-        }
+        fleet.links.iter_mut().try_for_each(|link| link.greeted(GREETING_NS, "straingauge load --worker"))?;
         Ok(fleet)
     }
 
     fn greet(&mut self, sources: &[WorkerSource], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
-            self.links.push(WorkerLink::start(self.links.len(), "client", source, &self.io)?);
-            self.reported.push(false);
+            self.links.push(WorkerLink::start(self.links.len(), "client", source, &self.new_events)?);
         }
         keep_leases(&self.links[first..]);
         let give_up_ns = monotonic_ns() + GREETING_NS;
@@ -149,7 +135,7 @@ impl Fleet {
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
         if let Some(why) = self.nodes.as_mut().and_then(Nodes::unreported_failure) {
-            self.io.show(format!("straingauge: continuing without nodes that join: {why}"));
+            show(&format!("straingauge: continuing without nodes that join: {why}"));
         }
         let first = self.links.len();
         self.greet(&sources, stop)?;
@@ -471,17 +457,13 @@ impl Fleet {
     /// Handles events, waiting at most `wait_ns` for the first. Returns whether the queue is empty.
     fn handle_events(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
-        // The number of events is limited, because a worker may flood the queue.
+        // Results are merged between calls, so that only some of them are held in memory.
         for _ in 0..MOST_EVENTS {
-            match self.events.recv_timeout(wait) {
-                Ok((index, event)) => {
-                    let link = &mut self.links[index];
-                    match (event, &mut self.nodes) {
-                        (WorkerEvent::Ended(None), Some(nodes)) if !link.is_lost() => link.lose(nodes.closed()),
-                        (event, _) => link.handle(event),
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
+            let Ok((index, event)) = self.events.recv_timeout(wait) else { return true };
+            let link = &mut self.links[index];
+            match (event, &mut self.nodes) {
+                (WorkerEvent::Ended(None), Some(nodes)) if !link.is_lost() => link.lose(nodes.closed()),
+                (event, _) => link.handle(event),
             }
             wait = Duration::ZERO;
         }

@@ -1,9 +1,9 @@
-use crate::error::{Result, system};
+use crate::error::{Result, system, unusable};
 use crate::process;
 use crate::protocol::{
     Capacity, ColdHeld, FromWorker, HostPlace, LEASE_NS, StartedState, ToWorker, VERSION, WireResult, line, message,
 };
-use crate::worker_io::{LastLine, MessageQueue, WorkerEvent, WorkerIo};
+use crate::worker_io::{self, LastLine, MessageQueue, WorkerEvent, WorkerEvents};
 use load::LoadProgress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
@@ -107,6 +107,8 @@ pub struct WorkerLink {
     pub lost_ns: u64,
     /// Whether it was lost before it took part in any load, so that its loss is not reported.
     pub is_excused: bool,
+    /// Whether its loss was reported.
+    pub is_reported: bool,
     /// Timeout for its process to end after its input was closed.
     pub ends_within: Duration,
     received_ns: u64,
@@ -116,8 +118,8 @@ pub struct WorkerLink {
 
 impl WorkerLink {
     /// Starts the worker. Its messages arrive with this index.
-    pub fn start(index: usize, role: &'static str, source: &WorkerSource, io: &WorkerIo) -> Result<WorkerLink> {
-        let (carrier, out) = open(source, index, short_name(role, index + 1), io)?;
+    pub fn start(index: usize, role: &'static str, source: &WorkerSource, events: &WorkerEvents) -> Result<WorkerLink> {
+        let (carrier, out) = open(source, index, short_name(role, index + 1), events)?;
         Ok(WorkerLink {
             from: match source {
                 WorkerSource::Command(command) => command.clone(),
@@ -147,6 +149,7 @@ impl WorkerLink {
             is_asked_to_stop: false,
             lost_ns: 0,
             is_excused: false,
+            is_reported: false,
             ends_within: Duration::from_secs(1),
             received_ns: monotonic_ns(),
             carrier,
@@ -294,19 +297,29 @@ impl WorkerLink {
         self.kill();
     }
 
-    /// A hint about a worker that sent no hello. `program` is the program that its command should start.
-    pub fn advice(&mut self, program: &str) -> String {
+    /// Fails if the worker is lost or sent no hello within this time. `program` is the program that its command should
+    /// start.
+    pub fn greeted(&mut self, timeout_ns: u64, program: &str) -> Result<()> {
+        let why = match &self.state {
+            WorkerState::Lost(why) => why.clone(),
+            WorkerState::Greeting => {
+                let seconds = timeout_ns / 1_000_000_000;
+                return Err(unusable(format!("{} did not say hello within {seconds} s", self.name())));
+            }
+            _ => return Ok(()),
+        };
         let ended = match &mut self.carrier {
             Carrier::Process(child, _) => child.try_wait().ok().flatten(),
             Carrier::Socket(_) => None,
         };
-        match ended.and_then(|how| how.code()) {
+        let advice = match ended.and_then(|how| how.code()) {
             // The shell's exit status for a file that it cannot execute.
             Some(126) => "straingauge on that machine cannot be executed: is it an executable file, built for that \
                           machine ('uname -m')?"
                 .into(),
             _ => format!("does the command start '{program}' and print nothing else?"),
-        }
+        };
+        Err(unusable(format!("{} cannot be used: {why}; {advice}", self.name())))
     }
 
     fn exit_words(&mut self) -> Option<String> {
@@ -336,7 +349,12 @@ fn short_name(role: &str, number: usize) -> String {
     if role == "client" { format!("client {number}") } else { role.into() }
 }
 
-fn open(source: &WorkerSource, index: usize, short_name: String, io: &WorkerIo) -> Result<(Carrier, MessageQueue)> {
+fn open(
+    source: &WorkerSource,
+    index: usize,
+    short_name: String,
+    events: &WorkerEvents,
+) -> Result<(Carrier, MessageQueue)> {
     match source {
         WorkerSource::Command(command) => {
             let mut child = process::start(Command::new("sh").args(["-c", command]))
@@ -344,15 +362,15 @@ fn open(source: &WorkerSource, index: usize, short_name: String, io: &WorkerIo) 
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
             let stderr = child.stderr.take().expect("was asked for");
-            let carried = io.show_all(stderr, short_name).and_then(|last_line| {
-                io.read(index, stdout)?;
+            let carried = worker_io::show_all(stderr, short_name).and_then(|last_line| {
+                worker_io::read(events, index, stdout)?;
                 Ok((Carrier::Process(child, last_line), MessageQueue::start(stdin)?))
             });
             carried.map_err(system("cannot start the threads for a worker's pipes"))
         }
         WorkerSource::Node { name, socket } => {
             let carried = UnixStream::connect(socket).and_then(|socket| {
-                io.read(index, socket.try_clone()?)?;
+                worker_io::read(events, index, socket.try_clone()?)?;
                 let out = MessageQueue::start(socket.try_clone()?)?;
                 Ok((Carrier::Socket(socket), out))
             });

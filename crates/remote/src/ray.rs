@@ -8,9 +8,9 @@ use crate::protocol::{LineReader, line};
 use record::PlainText;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, Command};
+use std::process::{Child, ChildStdin, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -22,7 +22,6 @@ const LEAVE: Duration = Duration::from_secs(20);
 const JOIN: Duration = Duration::from_secs(40);
 /// Timeout for the helper's last message after it closed its sockets.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// Settings of a fleet on Ray, sent as the first line of the helper's input. The helper ends with its input.
 #[derive(Debug, Clone, Serialize)]
@@ -107,7 +106,12 @@ impl Nodes {
             format!("cannot start '{python}', which the fleet needs: install Python, or name it with --python"),
         ))?;
         let stdout = child.stdout.take().expect("was asked for");
-        let stderr_tail = keep_tail(child.stderr.take().expect("was asked for"));
+        let stderr = BufReader::new(child.stderr.take().expect("was asked for"));
+        // It is read to its end, so that the helper never blocks on a full pipe.
+        let last_line = std::thread::spawn(move || {
+            let lines = stderr.split(b'\n').map_while(std::io::Result::ok);
+            lines.filter(|line| !line.trim_ascii().is_empty()).last()
+        });
         let input = child.stdin.take();
         let (sender, messages) = channel();
         let mut nodes =
@@ -135,7 +139,7 @@ impl Nodes {
                     return Ok(nodes);
                 }
                 Ok(HelperMessage::Joined { .. }) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, stderr_tail))),
+                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, last_line))),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop.load(Ordering::Relaxed) {
@@ -192,22 +196,18 @@ impl Nodes {
         format!("the fleet's helper on this machine closed its socket{why}")
     }
 
-    fn last_words(&mut self, python: &str, stderr_tail: JoinHandle<String>) -> String {
+    fn last_words(&mut self, python: &str, last_line: JoinHandle<Option<Vec<u8>>>) -> String {
         self.input = None;
         self.end();
-        let tail = stderr_tail.join().unwrap_or_default();
-        let last = tail.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let last = last_line.join().ok().flatten().unwrap_or_else(|| b"it printed nothing".into());
+        let last = PlainText::of_bytes(&last, 200);
         let remedy = if last.contains("No module named") {
             ": install the package for it (pip install 'straingauge[fleet]', from python/), or name another Python \
              with --python"
         } else {
             ""
         };
-        format!(
-            "the fleet's helper ('{} -m straingauge.fleet') ended: {}{remedy}",
-            PlainText::new(python, 100),
-            PlainText::new(last, 200)
-        )
+        format!("the fleet's helper ('{} -m straingauge.fleet') ended: {last}{remedy}", PlainText::new(python, 100))
     }
 
     fn end(&mut self) {
@@ -222,18 +222,4 @@ impl Drop for Nodes {
         self.input = None;
         self.end();
     }
-}
-
-/// Reads stderr to its end, so that the helper never blocks on a full pipe, and keeps the last bytes.
-fn keep_tail(mut from: ChildStderr) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
-        while let Ok(count @ 1..) = from.read(&mut chunk) {
-            kept.extend_from_slice(&chunk[..count]);
-            if kept.len() > 2 * MAX_STDERR_BYTES {
-                kept.drain(..kept.len() - MAX_STDERR_BYTES);
-            }
-        }
-        String::from_utf8_lossy(&kept).into_owned()
-    })
 }

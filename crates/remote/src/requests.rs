@@ -39,14 +39,10 @@ impl RequestWatchPlan {
     }
 }
 
-/// A watch of requests on this machine.
+/// A watch of requests on this machine, perhaps without BPF programs (every point then gives the reason), or why it
+/// does not run.
 #[derive(Debug)]
-pub enum RequestWatch {
-    /// It runs, perhaps without BPF programs; every point then gives the reason.
-    Watching(Box<PointWatch>),
-    /// It does not run, for this reason.
-    Not(String),
-}
+pub struct RequestWatch(pub Result<Box<PointWatch>, String>);
 
 impl RequestWatch {
     /// Watches the server on `port` in the network namespace of `netns_pid`, from CPUs other than the server's.
@@ -61,43 +57,22 @@ impl RequestWatch {
             let options = WatchOptions { group, netns_pid, ..options };
             PointWatch::start(options, server_cpus.to_vec()).map_err(|error| error.to_string())
         });
-        started.map_or_else(RequestWatch::Not, |watch| RequestWatch::Watching(Box::new(watch)))
+        RequestWatch(started.map(Box::new))
     }
 
     /// Why requests are not counted.
     pub fn why_not(&self) -> Option<&str> {
-        match self {
-            RequestWatch::Watching(watch) => watch.why_not(),
-            RequestWatch::Not(why) => Some(why),
-        }
-    }
-
-    /// Call it when a load begins. It returns when the state before the load is known.
-    pub fn load_begins(&mut self) {
-        if let RequestWatch::Watching(watch) = self {
-            watch.load_begins();
-        }
-    }
-
-    /// Call it when the window begins. A separate thread reads while the caller continues.
-    pub fn window_begins(&mut self, planned_ns: u64) {
-        if let RequestWatch::Watching(watch) = self {
-            watch.window_begins(planned_ns);
-        }
-    }
-
-    /// Call it when the window ends.
-    pub fn window_ends(&mut self) {
-        if let RequestWatch::Watching(watch) = self {
-            watch.window_ends();
+        match &self.0 {
+            Ok(watch) => watch.why_not(),
+            Err(why) => Some(why),
         }
     }
 
     /// Returns the observation of the load that has ended.
     pub fn watched_point(&mut self, client: &ClientSide) -> WatchedPoint {
-        match self {
-            RequestWatch::Not(why) => point::not_watched(why),
-            RequestWatch::Watching(watch) => match watch.load_ended() {
+        match &mut self.0 {
+            Err(why) => point::not_watched(why),
+            Ok(watch) => match watch.load_ended() {
                 None => point::not_watched("the watch's thread does not answer"),
                 Some(readings) => point::watched_point(&readings, watch.classes(), client, watch.why_not()),
             },

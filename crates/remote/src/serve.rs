@@ -5,7 +5,7 @@ use crate::error::{Result, unusable};
 use crate::inputs::InputStore;
 use crate::options::WorkerOptions;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
-use crate::session::{self, DriverLease, DriverOrder, InputEnd};
+use crate::session::{self, DriverLease, DriverOrder};
 use load::{LoadEvents, LoadProgress, Supply};
 use record::sentence;
 use record::time::monotonic_ns;
@@ -48,8 +48,8 @@ fn handle_orders(
             Ok(Ok(_)) => {
                 return Err(unusable("the driver broke the protocol: it sent a watcher's message to a load worker"));
             }
-            Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Err(InputEnd::Gone)) | Err(_) => return Ok(()),
+            Ok(Err(broken)) => return Err(broken),
+            Err(_) => return Ok(()),
         };
         let answer = answer.unwrap_or_else(|error| FromWorker::Refused { why: sentence(&error).as_str().into() });
         let _ = out.send(line(&answer));

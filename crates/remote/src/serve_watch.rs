@@ -2,7 +2,7 @@ use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, line};
 use crate::requests::{RequestWatch, RequestWatchPlan};
-use crate::session::{self, DriverOrder, InputEnd};
+use crate::session::{self, DriverOrder};
 use observe::profile::{PointSampler, PointSampling, WindowLayers};
 use observe::watch::point::WatchedPoint;
 use observe::{Group, ObserveError, ObservedWindow, Observer, TimeWaitSockets, WatchTarget};
@@ -93,7 +93,9 @@ fn handle_orders(
                 FromWorker::Watching { why_not: server.count_requests(&how).map(|why| why.as_str().into()) }
             }
             Ok(Ok(ToWorker::LoadBegins {})) => {
-                server.requests.iter_mut().for_each(RequestWatch::load_begins);
+                if let Some(RequestWatch(Ok(watch))) = &mut server.requests {
+                    watch.load_begins();
+                }
                 FromWorker::LoadAwaited {}
             }
             Ok(Ok(ToWorker::Layers { frequency_hz })) => {
@@ -133,8 +135,8 @@ fn handle_orders(
             Ok(Ok(_)) => {
                 return Err(unusable("the driver broke the protocol: it sent a load worker's message to a watcher"));
             }
-            Ok(Err(InputEnd::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Err(InputEnd::Gone)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Err(broken)) => return Err(broken),
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         let _ = out.send(line(&answer));
     }
@@ -186,8 +188,8 @@ impl WatchedServer {
     }
 
     fn begin(&mut self, planned_ns: u64, has_layers: bool) -> Result<()> {
-        if let Some(requests) = &mut self.requests {
-            requests.window_begins(planned_ns);
+        if let Some(RequestWatch(Ok(watch))) = &mut self.requests {
+            watch.window_begins(planned_ns);
         }
         self.window = None;
         self.observer.window_begins().map_err(observing("the window cannot begin"))?;
@@ -202,8 +204,8 @@ impl WatchedServer {
         if let Some(layers) = self.layers.as_mut().filter(|_| self.is_sampling) {
             layers.end();
         }
-        if let Some(requests) = &mut self.requests {
-            requests.window_ends();
+        if let Some(RequestWatch(Ok(watch))) = &mut self.requests {
+            watch.window_ends();
         }
         self.window = Some(self.observer.window_ends().map_err(observing("the window cannot end"))?);
         Ok(())

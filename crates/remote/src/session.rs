@@ -1,7 +1,7 @@
 //! The worker's end of a session. One thread reads (and answers pings at once), one writes (so that a driver that
 //! does not read blocks only this thread), one checks the lease, and the main thread does the work.
 
-use crate::error::Result;
+use crate::error::{Result, unusable};
 use crate::protocol::{Capacity, FromWorker, HostPlace, LEASE_NS, LineReader, ToWorker, VERSION, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
@@ -13,13 +13,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A message from the reading thread to the main one, or the end. The reading thread handles pings and stops.
-pub type DriverOrder = std::result::Result<ToWorker, InputEnd>;
-
-pub enum InputEnd {
-    Broken(String),
-    Gone,
-}
+/// A message from the reading thread to the main one, or the reason why the driver broke the protocol. The reading
+/// thread handles pings and stops, and closes the queue when the driver is gone.
+pub type DriverOrder = Result<ToWorker>;
 
 /// Timeout for the driver's first message, because fast workers wait for the slowest. A worker ends at once when its
 /// input ends.
@@ -113,16 +109,16 @@ fn read(lease: &DriverLease, out: &SyncSender<String>, tell: &SyncSender<DriverO
                     // A stop that came after the last load had ended does not end this one.
                     lease.stop.store(false, Ordering::Relaxed);
                 }
-                Ok(message)
+                Some(Ok(message))
             }
-            Ok(None) => Err(InputEnd::Gone),
-            Err(error) => Err(InputEnd::Broken(error.to_string())),
+            Ok(None) => None,
+            Err(error) => Some(Err(unusable(format!("the driver broke the protocol: {error}")))),
         };
-        let is_last = order.is_err();
+        let is_last = !matches!(order, Some(Ok(_)));
         if is_last {
             lease.stop.store(true, Ordering::Relaxed);
         }
-        if tell.send(order).is_err() || is_last {
+        if order.is_none_or(|order| tell.send(order).is_err()) || is_last {
             return;
         }
     }

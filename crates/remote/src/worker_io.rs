@@ -6,7 +6,7 @@ use record::PlainText;
 use record::lock;
 use record::time::monotonic_ns;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +15,6 @@ const MOST_WAITING: usize = 64;
 /// Longer lines of standard error are split.
 const MOST_LINE_BYTES: usize = 500;
 const MOST_LINES: usize = 40;
-/// Maximum queued lines of standard error; further ones are dropped.
-const MOST_SHOWN_LATER: usize = 1000;
 /// Timeout for the last lines of a worker that ended, because its children may hold the pipe.
 const LAST_LINES: Duration = Duration::from_millis(200);
 /// A driver that did not listen for longer than this cannot tell which worker was silent.
@@ -30,11 +28,8 @@ pub enum WorkerEvent {
     Ended(Option<ProtocolError>),
 }
 
-#[derive(Debug)]
-pub struct WorkerIo {
-    events: SyncSender<(usize, WorkerEvent)>,
-    show: SyncSender<ShownLine>,
-}
+/// Receives each worker's events with its index.
+pub type WorkerEvents = SyncSender<(usize, WorkerEvent)>;
 
 /// The queue of messages to a worker; `None` once it is closed.
 #[derive(Debug, Clone)]
@@ -44,63 +39,38 @@ pub struct MessageQueue(Arc<Mutex<Option<SyncSender<String>>>>);
 #[derive(Debug)]
 pub struct LastLine(Receiver<()>);
 
-#[derive(Debug)]
-enum ShownLine {
-    Line(String),
-    /// Dropped after the worker's last line, to signal the end.
-    Over(Sender<()>),
+/// Shows a line on standard error.
+pub fn show(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-impl WorkerIo {
-    /// `events` receives each worker's events with its index.
-    pub fn new(events: SyncSender<(usize, WorkerEvent)>) -> io::Result<WorkerIo> {
-        let (show, shown) = sync_channel(MOST_SHOWN_LATER);
-        // Only this thread blocks when stderr is not read.
-        spawn("stderr", move || {
-            for shown in shown {
-                match shown {
-                    ShownLine::Line(text) => drop(writeln!(io::stderr().lock(), "{text}")),
-                    ShownLine::Over(last_line) => drop(last_line),
-                }
+/// Sends a worker's lines as events.
+pub fn read(events: &WorkerEvents, index: usize, from: impl Read + Send + 'static) -> io::Result<()> {
+    let events = events.clone();
+    spawn("worker", move || {
+        let mut lines = LineReader::new(from);
+        loop {
+            let event = match lines.line() {
+                Ok(Some(line)) => WorkerEvent::Line(line, monotonic_ns()),
+                Ok(None) => WorkerEvent::Ended(None),
+                Err(error) => WorkerEvent::Ended(Some(error)),
+            };
+            let is_over = matches!(event, WorkerEvent::Ended(_));
+            if events.send((index, event)).is_err() || is_over {
+                return;
             }
-        })?;
-        Ok(WorkerIo { events, show })
-    }
+        }
+    })
+}
 
-    pub fn show(&self, line: String) {
-        let _ = self.show.try_send(ShownLine::Line(line));
-    }
-
-    pub fn read(&self, index: usize, from: impl Read + Send + 'static) -> io::Result<()> {
-        let events = self.events.clone();
-        spawn("worker", move || {
-            let mut lines = LineReader::new(from);
-            loop {
-                let event = match lines.line() {
-                    Ok(Some(line)) => WorkerEvent::Line(line, monotonic_ns()),
-                    Ok(None) => WorkerEvent::Ended(None),
-                    Err(error) => WorkerEvent::Ended(Some(error)),
-                };
-                let is_over = matches!(event, WorkerEvent::Ended(_));
-                if events.send((index, event)).is_err() || is_over {
-                    return;
-                }
-            }
-        })
-    }
-
-    /// Shows a worker's standard error, with `name` in front of each line.
-    pub fn show_all(&self, from: impl Read + Send + 'static, name: String) -> io::Result<LastLine> {
-        let show = self.show.clone();
-        let (over, last_line) = channel();
-        spawn("worker-stderr", move || {
-            show_lines(from, |text| {
-                let _ = show.try_send(ShownLine::Line(format!("{name}: {text}")));
-            });
-            let _ = show.try_send(ShownLine::Over(over));
-        })?;
-        Ok(LastLine(last_line))
-    }
+/// Shows a worker's standard error, with `name` in front of each line.
+pub fn show_all(from: impl Read + Send + 'static, name: String) -> io::Result<LastLine> {
+    let (over, last_line) = channel();
+    spawn("worker-stderr", move || {
+        show_lines(from, |text| show(&format!("{name}: {text}")));
+        drop(over);
+    })?;
+    Ok(LastLine(last_line))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -189,11 +159,6 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn start() -> (WorkerIo, Receiver<(usize, WorkerEvent)>) {
-        let (sender, events) = sync_channel(4);
-        (WorkerIo::new(sender).unwrap(), events)
-    }
-
     fn next(events: &Receiver<(usize, WorkerEvent)>) -> Result<Vec<u8>, String> {
         match events.recv_timeout(LONG).unwrap().1 {
             WorkerEvent::Line(line, _) => Ok(line),
@@ -203,9 +168,9 @@ mod tests {
 
     #[test]
     fn lines_are_reassembled_from_any_pieces_and_the_end_is_reported_once() {
-        let (io, events) = start();
+        let (sender, events) = sync_channel(4);
         let (mut worker, here) = UnixStream::pair().unwrap();
-        io.read(7, here).unwrap();
+        read(&sender, 7, here).unwrap();
         for piece in ["on", "e\ntwo\n\nth", "ree", "\n"] {
             worker.write_all(piece.as_bytes()).unwrap();
         }
@@ -216,7 +181,7 @@ mod tests {
         drop(worker);
         assert_eq!(next(&events).unwrap_err(), ProtocolError::Torn.to_string());
         assert!(events.recv_timeout(Duration::from_millis(20)).is_err());
-        io.read(1, io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64)).unwrap();
+        read(&sender, 1, io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64)).unwrap();
         assert_eq!(next(&events).unwrap_err(), ProtocolError::TooLong.to_string());
     }
 
@@ -255,20 +220,5 @@ mod tests {
         }
         assert_eq!(listening.listening_since(4 * PAUSE_NS), 4 * PAUSE_NS);
         assert_eq!(listening.listening_since(4 * PAUSE_NS + 9), 4 * PAUSE_NS);
-    }
-
-    fn shown(bytes: &[u8]) -> Vec<String> {
-        let mut lines = Vec::new();
-        show_lines(bytes, |text| lines.push(text.to_string()));
-        lines
-    }
-
-    #[test]
-    fn standard_error_is_shown_printable_and_bounded_even_without_a_last_line_end() {
-        assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a?[2Jb", "?", "bad \u{fffd} end"]);
-        let flood = shown(&[b'x'; 1 << 20]);
-        assert_eq!(flood.len(), MOST_LINES + 1);
-        assert!(flood.iter().all(|line| line.len() <= MOST_LINE_BYTES));
-        assert!(flood.last().unwrap().contains("not shown"), "{:?}", flood.last());
     }
 }

@@ -199,21 +199,22 @@ impl FleetConductor<'_> {
     ) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
-        if let Some(names) = fleet.relieved.take() {
-            doubts.push(DoubtKind::SharesMoved.note(
-                format!("from now on {names} gets a smaller share of the load, because it could not keep up"),
-                "compare only the server's own figures with earlier points",
-            ));
-        }
+        let moved = |what: String| {
+            let remedy = "compare only the server's own figures with earlier points";
+            DoubtKind::SharesMoved.note(format!("from now on {what}"), remedy)
+        };
+        doubts.extend(
+            fleet
+                .relieved
+                .take()
+                .map(|names| moved(format!("{names} gets a smaller share of the load, because it could not keep up"))),
+        );
         let has_part = |index: &mut usize| live.contains(index);
         let joined: Vec<String> =
             fleet.joined.extract_if(.., has_part).map(|index| fleet.links[index].name()).collect();
         if !joined.is_empty() {
             let names = joined.join(", ");
-            doubts.push(DoubtKind::SharesMoved.note(
-                format!("from now on {names} also sends a share of the load, because it joined the cluster"),
-                "compare only the server's own figures with earlier points",
-            ));
+            doubts.push(moved(format!("{names} also sends a share of the load, because it joined the cluster")));
         }
         let before = std::mem::replace(&mut fleet.took_part, live.to_vec());
         let lost: Vec<String> = (before.iter())
@@ -222,10 +223,7 @@ impl FleetConductor<'_> {
             .collect();
         if !lost.is_empty() {
             let names = lost.join(", ");
-            doubts.push(DoubtKind::SharesMoved.note(
-                format!("from now on the others send the share of {names}, which was lost"),
-                "compare only the server's own figures with earlier points",
-            ));
+            doubts.push(moved(format!("the others send the share of {names}, which was lost")));
         }
         let Results { sum, mut parts, mut late } = results;
         parts.sort_by_key(|part| part.number);
@@ -240,13 +238,14 @@ impl FleetConductor<'_> {
             fleet.links[index].lose("it gave no result in time".into());
         }
         // The loop includes workers that were lost since the last load or while getting ready.
-        for (index, link) in fleet.links.iter().enumerate() {
+        for (index, link) in fleet.links.iter_mut().enumerate() {
             if let WorkerState::Lost(why) = &link.state
                 && !link.is_excused
                 && !is_counted(link)
-                && !std::mem::replace(&mut fleet.reported[index], true)
+                && !link.is_reported
             {
                 doubts.push(loss_doubt(link, why, live.contains(&index).then_some(fleet.on_loss)));
+                link.is_reported = true;
             }
         }
         fleet.relieve(&late);

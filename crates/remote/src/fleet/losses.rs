@@ -1,7 +1,7 @@
 use super::Fleet;
 use super::OnLoss;
 use super::faked::{Script, at_start, fleet, listen, plan};
-use crate::protocol::{FromWorker, ToWorker};
+use crate::protocol::ToWorker;
 use crate::ray::{Nodes, RayPlan};
 use load::LoadResult;
 use record::{DoubtKind, LoadPlan};
@@ -68,22 +68,6 @@ fn a_load_that_every_worker_ended_is_an_error() {
     assert!(why.contains("client 2") && why.contains("it stopped by itself"), "{why}");
 }
 
-#[test]
-fn a_worker_that_was_asked_to_stop_is_not_lost() {
-    let dies = at_start(|_, worker| worker.end());
-    let mut started = false;
-    let stops: Script = Box::new(move |message, worker| match message {
-        ToWorker::Plan(_) => worker.send(&FromWorker::Ready {}),
-        ToWorker::Start { .. } => started = true,
-        ToWorker::Stop {} if started => worker.send_early_result(30),
-        _ => {}
-    });
-    let mut fleet = fleet(vec![dies, stops], OnLoss::End);
-    let result = fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result");
-    assert_eq!(result.counts.outcomes.ok, 30);
-    assert_eq!(doubts(&result, DoubtKind::WorkerLost).len(), 1, "{:?}", result.doubts);
-}
-
 /// A helper that finds no later nodes, says why, and ends.
 const HELPER: &str = r#"#!/bin/sh
 read -r order
@@ -131,42 +115,35 @@ fn a_helpers_failure_is_reported_with_its_lost_workers() {
     assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
 }
 
-/// Drives three loads. Before the second and third, waits until worker `lost` is lost and its lease has expired.
-fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
-    std::array::from_fn(|load| {
-        while load > 0 && !fleet.links[lost].is_lost() {
-            fleet.pump(1_000_000, 0);
-        }
-        fleet.links[lost].lost_ns = 0;
-        fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result of the others")
-    })
-}
-
 #[test]
-fn a_worker_lost_between_loads_and_the_changed_shares_are_reported_with_the_next_load() {
+fn a_loss_and_the_changed_shares_are_reported_once() {
     let stays = || at_start(|plan, worker| worker.send_result(plan, 4));
-    let ends = at_start(|plan, worker| {
+    let ends_after_its_result = at_start(|plan, worker| {
         worker.send_result(plan, 4);
         worker.end();
     });
-    let loads = loads_without(1, fleet(vec![stays(), ends, stays()], OnLoss::GoOn));
-    assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), [12, 8, 8]);
-    for (load, is_said) in loads.iter().zip([false, true, false]) {
-        for (kind, words) in
-            [(DoubtKind::WorkerLost, "no share of this load"), (DoubtKind::SharesMoved, "the share of")]
-        {
-            let said = doubts(load, kind);
-            assert_eq!(said.len(), usize::from(is_said), "{said:?}");
-            assert!(said.iter().all(|what| what.contains("client 2") && what.contains(words)), "{said:?}");
+    let ends_at_the_start = at_start(|_, worker| worker.end());
+    // For each of three loads: the responses, and whether the loss and the changed shares are reported.
+    for (ends, ok, is_lost, are_moved) in [
+        (ends_after_its_result, [12, 8, 8], [false, true, false], [false, true, false]),
+        (ends_at_the_start, [8, 8, 8], [true, false, false], [false, true, false]),
+    ] {
+        let mut fleet = fleet(vec![stays(), ends, stays()], OnLoss::GoOn);
+        let loads: [LoadResult; 3] = std::array::from_fn(|load| {
+            // Before the second load, the worker is lost and its lease has expired.
+            while load > 0 && !fleet.links[1].is_lost() {
+                fleet.pump(1_000_000, 0);
+            }
+            fleet.links[1].lost_ns = 0;
+            fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result of the others")
+        });
+        assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), ok);
+        for (kind, are_said) in [(DoubtKind::WorkerLost, is_lost), (DoubtKind::SharesMoved, are_moved)] {
+            for (load, is_said) in loads.iter().zip(are_said) {
+                let said = doubts(load, kind);
+                assert_eq!(said.len(), usize::from(is_said), "{said:?}");
+                assert!(said.iter().all(|what| what.contains("client 2")), "{said:?}");
+            }
         }
     }
-}
-
-#[test]
-fn the_load_after_a_loss_has_other_shares() {
-    let stays = at_start(|plan, worker| worker.send_result(plan, 4));
-    let loads = loads_without(1, fleet(vec![stays, at_start(|_, worker| worker.end())], OnLoss::GoOn));
-    let said = |kind| loads.each_ref().map(|load| doubts(load, kind).len());
-    assert_eq!(said(DoubtKind::WorkerLost), [1, 0, 0]);
-    assert_eq!(said(DoubtKind::SharesMoved), [0, 1, 0]);
 }

@@ -20,10 +20,10 @@ pub fn watch_requests(
 ) -> (Option<RequestWatch>, Option<String>) {
     let here = match watch {
         // The point has this doubt already.
-        ServerWatch::Not(doubt) => return (Some(RequestWatch::Not(doubt.what.clone())), None),
+        ServerWatch::Not(doubt) => return (Some(RequestWatch(Err(doubt.what.clone()))), None),
         ServerWatch::Elsewhere(watcher) => match watcher.count_requests(how) {
             Ok(why_not) => return (None, why_not),
-            Err(why) => RequestWatch::Not(why),
+            Err(why) => RequestWatch(Err(why)),
         },
         ServerWatch::Here(_) => {
             let group = server.and_then(RunningServer::pid).map_or(Group::ListeningOn(port), Group::Tree);
@@ -36,15 +36,21 @@ pub fn watch_requests(
 
 impl Companion for RequestWatch {
     fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
-        self.load_begins();
+        if let Ok(watch) = &mut self.0 {
+            watch.load_begins();
+        }
     }
 
     fn window_begins(&mut self, load: &UpcomingLoad<'_>) {
-        self.window_begins(load.plan.duration_ns);
+        if let Ok(watch) = &mut self.0 {
+            watch.window_begins(load.plan.duration_ns);
+        }
     }
 
     fn window_ends(&mut self) {
-        self.window_ends();
+        if let Ok(watch) = &mut self.0 {
+            watch.window_ends();
+        }
     }
 
     fn record_into(&mut self, measured: &mut MeasuredPoint) {
