@@ -1,6 +1,5 @@
 mod protocol;
 
-use crate::cost;
 use crate::error::{LoadError, refuse_if, wrong};
 use crate::framing::is_token;
 use crate::ports::{PortAllocator, PortRules};
@@ -184,7 +183,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn check_cpus(plan: &LoadPlan) -> Result<(), LoadError> {
-    let allowed = cost::allowed_cpus();
+    let allowed = record::machine::allowed_cpus();
     match plan.cpus.iter().find(|cpu| !allowed.is_empty() && !allowed.contains(cpu)) {
         Some(cpu) => Err(wrong(format!("CPU {cpu} cannot be used: this process may run on CPUs {allowed:?}"))),
         None => Ok(()),

@@ -32,6 +32,13 @@ pub(crate) enum ConnectionState {
     Lingering,
 }
 
+impl ConnectionState {
+    /// Whether a connection attempt is in progress.
+    pub(crate) fn is_opening(self) -> bool {
+        matches!(self, ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening)
+    }
+}
+
 pub(crate) const CARRIES_REQUEST: u16 = 1;
 pub(crate) const QUEUED: u16 = 2;
 pub(crate) const WATCHES_WRITABLE: u16 = 4;

@@ -1,5 +1,5 @@
 use crate::socket::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 
@@ -71,11 +71,6 @@ pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set)
-}
-
-pub(crate) fn allowed_cpus() -> Vec<usize> {
-    let allowed = sched_getaffinity(None).unwrap_or_default();
-    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
 }
 
 /// Timers of the calling thread fire when due instead of up to 50 us later.

@@ -9,7 +9,7 @@ use crate::doubts::doubts;
 use crate::error::{LoadError, machine, wrong};
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
-use crate::replay::{FeedReport, feeder};
+use crate::replay::feeder;
 use crate::request::Requests;
 use crate::result::LoadResult;
 use crate::socket::Errno;
@@ -17,6 +17,7 @@ use crate::supply::{NoSupply, Supply};
 use crate::tls::{TlsSetting, TlsTally, add_handshakes};
 use crate::worker::{self, GRACE_NS, Task, WorkerReport};
 use record::time::{monotonic_ns, unix_ms};
+use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -99,7 +100,23 @@ pub fn run_supplied(
     let sources = sources(plan, address, &rules);
     let control = Control::default();
     let lives: Vec<LiveCounters> = (0..threads).map(|_| LiveCounters::default()).collect();
-    let mut conductor = Conductor::new(plan, &control, &lives, stop, events);
+    let now = monotonic_ns();
+    let mut conductor = Conductor {
+        plan,
+        control: &control,
+        lives: &lives,
+        stop,
+        events,
+        began_ns: now,
+        begin_ns: u64::MAX,
+        end_ns: u64::MAX,
+        started_unix_ms: unix_ms(),
+        interrupted: false,
+        reported_ns: now,
+        reported_completed: 0,
+        checked_ns: now,
+        stood_ns: 0,
+    };
     let (reports, logs) = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
@@ -129,7 +146,6 @@ pub fn run_supplied(
                 control: &control,
                 live,
                 address,
-                is_loopback: address.ip().is_loopback(),
                 sources: &sources,
                 port_range: (rules.low, rules.high),
                 ports: PortAllocator::for_thread(rules, sources.len(), index as u64),
@@ -222,33 +238,7 @@ struct Conductor<'a> {
     stood_ns: u64,
 }
 
-impl<'a> Conductor<'a> {
-    fn new(
-        plan: &'a LoadPlan,
-        control: &'a Control,
-        lives: &'a [LiveCounters],
-        stop: &'a AtomicBool,
-        events: &'a mut dyn LoadEvents,
-    ) -> Self {
-        let now = monotonic_ns();
-        Conductor {
-            plan,
-            control,
-            lives,
-            stop,
-            events,
-            began_ns: now,
-            begin_ns: u64::MAX,
-            end_ns: u64::MAX,
-            started_unix_ms: unix_ms(),
-            interrupted: false,
-            reported_ns: now,
-            reported_completed: 0,
-            checked_ns: now,
-            stood_ns: 0,
-        }
-    }
-
+impl Conductor<'_> {
     fn conduct(&mut self, handles: &[WorkerThread<'_>]) {
         let any_over = |handles: &[WorkerThread<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
         self.report_progress(monotonic_ns());
@@ -336,7 +326,7 @@ impl<'a> Conductor<'a> {
         self.events.progress(&progress);
     }
 
-    fn result(self, reports: Vec<WorkerReport>, logs: Vec<FeedReport>) -> LoadResult {
+    fn result(self, reports: Vec<WorkerReport>, logs: Vec<ReplayResult>) -> LoadResult {
         let mut replay = crate::replay::merged(logs);
         let mut classes = Vec::new();
         let mut engine = EngineCost { threads: reports.len(), ..EngineCost::default() };
@@ -347,7 +337,7 @@ impl<'a> Conductor<'a> {
         let mut no_arrivals = None;
         for mut report in reports {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
-                comparison.add_to(replay);
+                replay.add(comparison);
             }
             let counts = report.classes.take().map(|classes| classes.into_counts()).unwrap_or_default();
             crate::classes::add(&mut classes, &counts);

@@ -9,8 +9,8 @@ use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{PortAllocator, PortLease};
 use crate::ramp::ConnectRamp;
 use crate::socket::{self, Errno};
-use record::LoadPlan;
 use record::time::monotonic_ns;
+use record::{LoadPlan, lock};
 use slab::Slab;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -143,7 +143,7 @@ impl Keeper {
         let bytes = self.held.capacity() * size_of::<HeldSocket>() + self.attempts.capacity() * size_of::<Attempt>();
         let established = self.held.len() as u64;
         self.counts = ColdCounts { established, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
-        shared.report(|reported| reported.counts = self.counts);
+        *lock(&shared.counts) = self.counts;
     }
 
     fn open_some(&mut self, wanted: u64, now_ns: u64) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ pub use room::{ColdRoom, room};
 
 use crate::check;
 use crate::error::{LoadError, machine, wrong};
+use crate::socket::Errno;
 use keeper::Keeper;
 use record::machine::meminfo_bytes;
 use record::time::monotonic_ns;
@@ -42,34 +43,18 @@ pub struct ColdCounts {
     pub user_bytes: u64,
 }
 
-#[derive(Debug, Clone, Default)]
-struct PoolReport {
-    counts: ColdCounts,
-    failure: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct PoolState {
     target: AtomicU64,
     is_ending: AtomicBool,
-    reported: Mutex<PoolReport>,
-}
-
-impl PoolState {
-    fn report(&self, change: impl FnOnce(&mut PoolReport)) {
-        change(&mut lock(&self.reported));
-    }
-
-    fn reported(&self) -> PoolReport {
-        lock(&self.reported).clone()
-    }
+    counts: Mutex<ColdCounts>,
 }
 
 /// A thread that holds cold connections, one file descriptor each. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdPool {
     shared: Arc<PoolState>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<(), Errno>>>,
     most: u64,
     slab_before: Option<u64>,
     slab_filled: Option<u64>,
@@ -88,11 +73,7 @@ impl ColdPool {
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cold".into())
-            .spawn(move || {
-                if let Err(error) = keeper.keep(&theirs) {
-                    theirs.report(|reported| reported.failure = Some(error.to_string()));
-                }
-            })
+            .spawn(move || keeper.keep(&theirs))
             .map_err(machine("start the thread of the cold connections"))?;
         Ok(ColdPool { shared, thread: Some(thread), most, slab_before: meminfo_bytes("Slab:"), slab_filled: None })
     }
@@ -136,8 +117,10 @@ impl ColdPool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    fn why_not(&self, target: u64, counts: ColdCounts) -> String {
-        let cause = self.shared.reported().failure.unwrap_or_else(|| match counts {
+    fn why_not(&mut self, target: u64, counts: ColdCounts) -> String {
+        let ended = self.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join);
+        let failure = ended.and_then(|how| how.ok()?.err());
+        let cause = failure.map(|error| error.to_string()).unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
                     "the server closed {dropped} of them again: raise its connection limit, backlog and idle timeout"
@@ -153,7 +136,7 @@ impl ColdPool {
 
     /// The current counts.
     pub fn counts(&self) -> ColdCounts {
-        self.shared.reported().counts
+        *lock(&self.shared.counts)
     }
 
     /// Kernel memory per connection, from the growth of slab memory while the pool was filled. Includes the server's

@@ -211,38 +211,33 @@ impl Framing {
 
     fn feed_head(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<usize, Malformed> {
         let before = self.carry.as_ref().map_or(0, |carry| carry.bytes.len());
-        let (head, used) = match &mut self.carry {
-            None => {
-                head::check_start(bytes)?;
-                match head::find_end(bytes, 0) {
-                    Some(end) if end <= MAX_HEAD_BYTES => (heads.parse(slot, &bytes[..end])?, end),
-                    None if bytes.len() < MAX_HEAD_BYTES => {
-                        let searched = head::resume_at(bytes.len());
-                        self.carry = Some(Box::new(SplitHead { bytes: bytes.to_vec(), searched }));
-                        return Ok(bytes.len());
-                    }
-                    _ => return Err(head::TOO_LONG),
-                }
-            }
+        // One byte more than the limit shows that the head is too long.
+        let part = &bytes[..bytes.len().min(MAX_HEAD_BYTES + 1 - before)];
+        let (known, searched) = match &mut self.carry {
+            None => (part, 0),
             Some(carry) => {
-                // One byte more than the limit shows that the head is too long.
-                let room = MAX_HEAD_BYTES + 1 - before;
-                let part = &bytes[..bytes.len().min(room)];
                 carry.bytes.extend_from_slice(part);
-                head::check_start(&carry.bytes)?;
-                match head::find_end(&carry.bytes, carry.searched) {
-                    Some(end) if end <= MAX_HEAD_BYTES => (heads.parse(slot, &carry.bytes[..end])?, end - before),
-                    None if carry.bytes.len() < MAX_HEAD_BYTES => {
-                        carry.searched = head::resume_at(carry.bytes.len());
-                        return Ok(part.len());
-                    }
-                    _ => return Err(head::TOO_LONG),
-                }
+                (&carry.bytes[..], carry.searched)
             }
         };
-        self.carry = None;
-        self.begin_body(&head)?;
-        Ok(used)
+        head::check_start(known)?;
+        match head::find_end(known, searched) {
+            Some(end) if end <= MAX_HEAD_BYTES => {
+                let head = heads.parse(slot, &known[..end])?;
+                self.carry = None;
+                self.begin_body(&head)?;
+                Ok(end - before)
+            }
+            None if known.len() < MAX_HEAD_BYTES => {
+                let searched = head::resume_at(known.len());
+                match &mut self.carry {
+                    None => self.carry = Some(Box::new(SplitHead { bytes: part.to_vec(), searched })),
+                    Some(carry) => carry.searched = searched,
+                }
+                Ok(part.len())
+            }
+            _ => Err(head::TOO_LONG),
+        }
     }
 
     #[inline]

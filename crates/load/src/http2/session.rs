@@ -8,8 +8,6 @@ use super::{Consumed, Malformed, hpack};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Window of the connection and of each stream, so large that the server never waits.
-const WINDOW_BYTES: u32 = 1 << 30;
 /// Larger buffers are freed when empty. Bodies are put only into smaller ones.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -100,7 +98,7 @@ impl<R: Default + Clone> Http2Session<R> {
         self.streams.allot(self.most);
         self.body = requests.body.clone();
         self.send_window = i64::from(INITIAL_WINDOW_BYTES);
-        put_opening(WINDOW_BYTES, &mut self.out);
+        put_opening(&mut self.out);
     }
 
     /// Puts the request for a target. The caller checks [`has_room`](Self::has_room) first.

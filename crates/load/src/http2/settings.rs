@@ -9,6 +9,8 @@ const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
 
+/// Window of the connection and of each stream, so large that the server never waits.
+pub(super) const WINDOW_BYTES: u32 = 1 << 30;
 pub(super) const INITIAL_WINDOW_BYTES: u32 = 65_535;
 pub(super) const MAX_WINDOW_BYTES: i64 = (1 << 31) - 1;
 
@@ -56,15 +58,13 @@ impl Settings {
     }
 }
 
-pub(super) fn put_opening(window_bytes: u32, out: &mut Vec<u8>) {
+pub(super) fn put_opening(out: &mut Vec<u8>) {
     out.extend_from_slice(PREFACE);
-    let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, window_bytes)];
+    let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, WINDOW_BYTES)];
     FrameHead::put(SETTINGS, 0, 0, 6 * settings.len(), out);
     for (name, value) in settings {
         out.extend_from_slice(&name.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());
     }
-    if window_bytes > INITIAL_WINDOW_BYTES {
-        put_number(WINDOW_UPDATE, 0, window_bytes - INITIAL_WINDOW_BYTES, out);
-    }
+    put_number(WINDOW_UPDATE, 0, WINDOW_BYTES - INITIAL_WINDOW_BYTES, out);
 }

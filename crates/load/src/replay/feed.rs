@@ -67,13 +67,6 @@ pub(crate) struct Feeder<'a> {
     plan: &'a LoadPlan,
 }
 
-#[derive(Debug)]
-pub(crate) struct FeedReport {
-    pub(crate) account: ReplayResult,
-    pub(crate) unsendable: u64,
-    pub(crate) failure: Option<String>,
-}
-
 pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
     let (sender, receiver) = sync_channel(BATCHES);
     let feeder = Feeder { source, batches: sender, writer: RequestWriter::new(plan), plan };
@@ -81,7 +74,7 @@ pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>)
 }
 
 impl Feeder<'_> {
-    pub(crate) fn run(mut self) -> FeedReport {
+    pub(crate) fn run(mut self) -> ReplayResult {
         let (mut batch, mut text_bytes, mut unsendable) = (Vec::new(), 0, 0);
         let mut failure = None;
         while let Some(step) = self.source.next_step() {
@@ -119,7 +112,7 @@ impl Feeder<'_> {
             }
         }
         self.send(&mut batch);
-        FeedReport { account: self.source.account(), unsendable, failure }
+        ReplayResult { unsendable, is_whole: failure.is_none(), failure, ..self.source.account() }
     }
 
     fn send(&self, batch: &mut Vec<FeedStep>) -> bool {
@@ -172,6 +165,11 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    fn request<'a>(number: u64, method: &'a [u8], target: &'a [u8]) -> ReplayRequest<'a> {
+        let (client, session, intended_ns) = (number, number, number);
+        ReplayRequest { client, session, intended_ns, method, target, status: None, body_bytes: None }
+    }
+
     struct Endless<'a> {
         read: &'a AtomicU64,
         target: Vec<u8>,
@@ -179,16 +177,7 @@ mod tests {
 
     impl ReplaySource for Endless<'_> {
         fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>> {
-            let number = self.read.fetch_add(1, Ordering::SeqCst);
-            Some(Ok(ReplayStep::Request(ReplayRequest {
-                client: number,
-                session: number,
-                intended_ns: number,
-                method: b"GET",
-                target: &self.target,
-                status: None,
-                body_bytes: None,
-            })))
+            Some(Ok(ReplayStep::Request(request(self.read.fetch_add(1, Ordering::SeqCst), b"GET", &self.target))))
         }
 
         fn account(&self) -> ReplayResult {
@@ -210,7 +199,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
             drop(feed);
-            reader.join().expect("the reader ends when the receiver is gone").account.requests
+            reader.join().expect("the reader ends when the receiver is gone").requests
         })
     }
 
@@ -227,19 +216,9 @@ mod tests {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.host = "example".into();
         plan.headers = vec![("X-A".into(), "b".into())];
-        let request = ReplayRequest {
-            client: 0,
-            session: 0,
-            intended_ns: 0,
-            method: b"POST",
-            target: b"/a?b",
-            status: None,
-            body_bytes: None,
-        };
         let writer = RequestWriter::new(&plan);
-        let text = |request: &ReplayRequest<'_>| String::from_utf8(writer.write(request).into()).unwrap();
-        assert_eq!(text(&request), "POST /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\nContent-Length: 0\r\n\r\n");
-        let get = ReplayRequest { method: b"GET", ..request };
-        assert_eq!(text(&get), "GET /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\n\r\n");
+        let text = |method| String::from_utf8(writer.write(&request(0, method, b"/a?b")).into()).unwrap();
+        assert_eq!(text(b"POST"), "POST /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(text(b"GET"), "GET /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\n\r\n");
     }
 }

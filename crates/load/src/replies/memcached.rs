@@ -1,6 +1,9 @@
 //! Replies of memcached's text protocol, classic and meta commands (memcached's `doc/protocol.txt`).
 
-use super::{Consumed, Malformed, Reply, ReplyLine, StoreProtocol, first_word, number, of_another_protocol};
+use super::{
+    Consumed, LINE_END_BYTES, Malformed, Reply, ReplyLine, StoreProtocol, feed_value, first_word, number,
+    of_another_protocol,
+};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
 /// Flag in the number of requested keys: meta commands, one for each key.
@@ -12,10 +15,8 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
 enum MemcachedStep {
     #[default]
     Line,
-    /// In a value, with this many bytes left.
+    /// In a value, with this many bytes left, those of its line end included.
     Value(u64),
-    /// In the two bytes after a value, with this many left.
-    End(u8),
     Done,
 }
 
@@ -73,23 +74,15 @@ impl MemcachedReply {
                         self.take_line(asked)?;
                     }
                 }
-                MemcachedStep::Value(left) => {
-                    let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                    consumed.used += part;
-                    consumed.body += part;
-                    let left = left - part as u64;
-                    self.step = if left == 0 { MemcachedStep::End(2) } else { MemcachedStep::Value(left) };
-                }
-                MemcachedStep::End(left) => {
-                    if first != if left == 2 { b'\r' } else { b'\n' } {
-                        return Err(Malformed("a value of the reply is longer than it announced"));
+                MemcachedStep::Value(left) => match feed_value(left, rest, &mut consumed)? {
+                    0 => {
+                        self.step = MemcachedStep::Line;
+                        if asked & META != 0 {
+                            self.answer(asked & !META, ANSWER);
+                        }
                     }
-                    consumed.used += 1;
-                    self.step = if left == 2 { MemcachedStep::End(1) } else { MemcachedStep::Line };
-                    if left == 1 && asked & META != 0 {
-                        self.answer(asked & !META, ANSWER);
-                    }
-                }
+                    left => self.step = MemcachedStep::Value(left),
+                },
                 MemcachedStep::Done => {}
             }
         }
@@ -147,7 +140,7 @@ impl MemcachedReply {
             Some(length) if length > MAX_VALUE_BYTES => {
                 return Err(Malformed("the length of a value in the reply is larger than any that memcached sends"));
             }
-            Some(length) => self.step = if length == 0 { MemcachedStep::End(2) } else { MemcachedStep::Value(length) },
+            Some(length) => self.step = MemcachedStep::Value(length + LINE_END_BYTES),
         }
         self.values += 1;
         if self.values > keys {

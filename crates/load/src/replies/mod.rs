@@ -110,6 +110,25 @@ impl ReplyLine {
     }
 }
 
+/// Bytes of the line end after a value.
+const LINE_END_BYTES: u64 = 2;
+
+/// Takes bytes of a value and its line end, of which `left` bytes are missing; returns how many are missing then.
+/// `bytes` is not empty.
+fn feed_value(left: u64, bytes: &[u8], consumed: &mut Consumed) -> Result<u64, Malformed> {
+    if left > LINE_END_BYTES {
+        let part = bytes.len().min(usize::try_from(left - LINE_END_BYTES).unwrap_or(usize::MAX));
+        consumed.used += part;
+        consumed.body += part;
+        return Ok(left - part as u64);
+    }
+    if bytes[0] != if left == LINE_END_BYTES { b'\r' } else { b'\n' } {
+        return Err(Malformed("a value of the reply is longer than it announced"));
+    }
+    consumed.used += 1;
+    Ok(left - 1)
+}
+
 /// A decimal number without a sign, of at most 19 digits.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 {

@@ -1,6 +1,9 @@
 //! Replies of Redis: RESP2 and RESP3, as in <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
-use super::{Consumed, Malformed, Reply, ReplyLine, StoreProtocol, first_word, number, of_another_protocol};
+use super::{
+    Consumed, LINE_END_BYTES, Malformed, Reply, ReplyLine, StoreProtocol, feed_value, first_word, number,
+    of_another_protocol,
+};
 use record::protocol::{ANSWER, MISS, redis_error};
 
 /// Maximum nesting of aggregates. Bounds the memory of a connection.
@@ -8,20 +11,18 @@ pub const MAX_DEPTH: usize = 128;
 /// The server's own limit for a string (`proto-max-bulk-len`).
 const MAX_STRING_BYTES: u64 = 512 << 20;
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
+const NEGATIVE: Malformed = Malformed("a length in the reply is negative");
+const NOT_A_NUMBER: Malformed = Malformed("a length in the reply is not a number");
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum RespStep {
     #[default]
     Type,
     Line(u8),
-    /// In a string with this many bytes left. `is_error`: its first bytes determine the status.
+    /// In a string with this many bytes left, those of its line end included. `is_error`: its first bytes determine the
+    /// status.
     Bytes {
         left: u64,
-        is_error: bool,
-    },
-    /// In the two bytes after a string, with this many left.
-    End {
-        left: u8,
         is_error: bool,
     },
     Done,
@@ -39,23 +40,6 @@ pub struct Resp {
     status: u16,
     has_started: bool,
     is_push: bool,
-}
-
-enum RespValue {
-    Whole {
-        is_null: bool,
-    },
-    Error,
-    Bytes {
-        length: u64,
-        is_error: bool,
-    },
-    Aggregate {
-        count: u64,
-        is_push: bool,
-    },
-    /// Attributes, which precede a value and do not count as values.
-    Attributes(u64),
 }
 
 impl Default for Resp {
@@ -130,27 +114,14 @@ impl Resp {
                     }
                 }
                 RespStep::Bytes { left, is_error } => {
-                    let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    let before = consumed.body;
+                    let left = feed_value(left, rest, &mut consumed)?;
                     if is_error {
                         // The error code is within the first bytes.
-                        self.keep(&rest[..part]);
+                        self.keep(&rest[..consumed.body - before]);
                     }
-                    consumed.used += part;
-                    consumed.body += part;
-                    let left = left - part as u64;
-                    self.step = if left == 0 {
-                        RespStep::End { left: 2, is_error }
-                    } else {
-                        RespStep::Bytes { left, is_error }
-                    };
-                }
-                RespStep::End { left, is_error } => {
-                    if first != if left == 2 { b'\r' } else { b'\n' } {
-                        return Err(Malformed("a string of the reply is longer than it announced"));
-                    }
-                    consumed.used += 1;
-                    if left == 2 {
-                        self.step = RespStep::End { left: 1, is_error };
+                    if left > 0 {
+                        self.step = RespStep::Bytes { left, is_error };
                     } else {
                         let status = if is_error { redis_error(first_word(self.line.text())) } else { ANSWER };
                         self.value_ends(status);
@@ -173,76 +144,62 @@ impl Resp {
         line.length = (at + kept + 1) as u32;
     }
 
+    /// Takes the complete first line of a value of this type.
     fn begin(&mut self, kind: u8) -> Result<(), Malformed> {
-        match self.value(kind)? {
-            RespValue::Whole { is_null } => self.value_ends(if is_null { MISS } else { ANSWER }),
-            RespValue::Error => self.value_ends(redis_error(first_word(self.line.text()))),
-            RespValue::Bytes { length, is_error } => {
-                self.line.clear();
-                self.step = if length == 0 {
-                    RespStep::End { left: 2, is_error }
-                } else {
-                    RespStep::Bytes { left: length, is_error }
-                };
-            }
-            RespValue::Aggregate { count: 0, is_push } => {
-                self.is_push |= is_push && self.is_at_top();
-                self.value_ends(ANSWER);
-            }
-            RespValue::Aggregate { count, is_push } => {
-                self.is_push |= is_push && self.is_at_top();
-                self.set_status(ANSWER);
-                self.enter(count, self.left - 1)?;
-            }
-            RespValue::Attributes(0) => self.step = RespStep::Type,
-            RespValue::Attributes(count) => self.enter(count, self.left)?,
-        }
-        Ok(())
-    }
-
-    fn value(&self, kind: u8) -> Result<RespValue, Malformed> {
-        let text = self.line.text();
-        let length = |most: u64| {
-            if !self.line.is_whole() {
-                return Err(Malformed("a length in the reply is not a number"));
-            }
-            match text {
-                [b'-', digits @ ..] if digits == b"1" => Ok(None),
-                [b'-', digits @ ..] if number(digits).is_some() => Err(Malformed("a length in the reply is negative")),
-                digits => match number(digits) {
-                    Some(length) if length <= most => Ok(Some(length)),
-                    Some(_) => Err(Malformed("a length in the reply is larger than any that Redis sends")),
-                    None => Err(Malformed("a length in the reply is not a number")),
-                },
-            }
-        };
-        let needed = |length: Option<u64>| length.ok_or(Malformed("a length in the reply is negative"));
-        Ok(match kind {
-            b'-' => RespValue::Error,
-            b'_' => RespValue::Whole { is_null: true },
-            b'$' => match length(MAX_STRING_BYTES)? {
-                Some(length) => RespValue::Bytes { length, is_error: false },
-                None => RespValue::Whole { is_null: true },
+        match kind {
+            b'-' => self.value_ends(redis_error(first_word(self.line.text()))),
+            b'_' => self.value_ends(MISS),
+            b'$' | b'=' | b'!' => match self.length(MAX_STRING_BYTES)? {
+                Some(length) => {
+                    self.line.clear();
+                    self.step = RespStep::Bytes { left: length + LINE_END_BYTES, is_error: kind == b'!' };
+                }
+                None if kind == b'$' => self.value_ends(MISS),
+                None => return Err(NEGATIVE),
             },
-            b'*' => match length(MAX_ELEMENTS)? {
-                Some(count) => RespValue::Aggregate { count, is_push: false },
-                None => RespValue::Whole { is_null: true },
-            },
-            b'=' => RespValue::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: false },
-            b'!' => RespValue::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: true },
-            b'~' => RespValue::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: false },
-            b'>' => RespValue::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: true },
-            b'%' => RespValue::Aggregate { count: 2 * needed(length(MAX_ELEMENTS)?)?, is_push: false },
-            b'|' => RespValue::Attributes(2 * needed(length(MAX_ELEMENTS)?)?),
+            b'*' | b'~' | b'>' | b'%' | b'|' => {
+                // Attributes precede a value and do not count as values.
+                let is_value = kind != b'|';
+                self.is_push |= kind == b'>' && self.is_at_top();
+                let pairs = u64::from(matches!(kind, b'%' | b'|'));
+                match self.length(MAX_ELEMENTS)? {
+                    None if kind == b'*' => self.value_ends(MISS),
+                    None => return Err(NEGATIVE),
+                    Some(0) if is_value => self.value_ends(ANSWER),
+                    Some(0) => self.step = RespStep::Type,
+                    Some(count) => {
+                        if is_value {
+                            self.set_status(ANSWER);
+                        }
+                        self.enter(count << pairs, self.left - u64::from(is_value))?;
+                    }
+                }
+            }
             b':' => {
+                let text = self.line.text();
                 let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
                 if !self.line.is_whole() || number(digits).is_none() {
                     return Err(Malformed("an integer in the reply is not a number"));
                 }
-                RespValue::Whole { is_null: false }
+                self.value_ends(ANSWER);
             }
-            _ => RespValue::Whole { is_null: false },
-        })
+            _ => self.value_ends(ANSWER),
+        }
+        Ok(())
+    }
+
+    /// The length in the line; `None` for -1, which stands for null.
+    fn length(&self, most: u64) -> Result<Option<u64>, Malformed> {
+        match self.line.text() {
+            _ if !self.line.is_whole() => Err(NOT_A_NUMBER),
+            b"-1" => Ok(None),
+            [b'-', digits @ ..] if number(digits).is_some() => Err(NEGATIVE),
+            digits => match number(digits) {
+                Some(length) if length <= most => Ok(Some(length)),
+                Some(_) => Err(Malformed("a length in the reply is larger than any that Redis sends")),
+                None => Err(NOT_A_NUMBER),
+            },
+        }
     }
 
     fn set_status(&mut self, status: u16) {

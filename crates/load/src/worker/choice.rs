@@ -1,117 +1,71 @@
-use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Redis, Tcp, Traces, WireProtocol};
+use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, Redis, Tcp, Traces, WireProtocol};
 use super::source::{ClosedLoop, OpenLoop, Replay, Source};
-use super::transport::{LimitedPace, Plain, ReadPace, SampledPace, Tls, Transport};
+use super::transport::{Plain, Tls};
 use super::{Task, Worker, WorkerReport};
+use crate::framing::HeadCache;
 use crate::poller::Poller;
 use crate::socket::Errno;
 use record::Pace;
 use record::protocol::Protocol;
 
-pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
-    let (seed, share) = (task.plan.seed, task.share);
-    match &task.plan.protocol {
-        Protocol::Http | Protocol::Http2(_) | Protocol::Grpc(_) => run_http(task, poller),
-        Protocol::Redis(plan) => run_any(in_order(Redis::new(plan, seed, share), &task), task, poller),
-        Protocol::Memcached(plan) => run_plain(in_order(Memcached::new(plan, seed, share), &task), task, poller),
-        Protocol::Connect => run_any(Connect, task, poller),
-        Protocol::Tcp(plan) => run_plain(in_order(Tcp::new(plan), &task), task, poller),
-    }
-}
-
-fn sampled(task: &Task<'_>) -> (SampledPace, Option<Errno>) {
-    match SampledPace::new(task.plan, task.connections) {
-        Ok(pace) => (pace, None),
-        Err(error) => (SampledPace::never(task.plan), Some(error)),
-    }
-}
-
-fn in_order<K: OrderedProtocol>(protocol: K, task: &Task<'_>) -> InOrder<K> {
-    InOrder::new(protocol, task.plan.protocol.pipeline())
-}
-
-fn run_any<A: WireProtocol>(protocol: A, task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
-    match task.tls {
-        None => run_plain(protocol, task, poller),
-        Some(tls) => {
-            let (pace, has_no_stamps) = sampled(&task);
-            let transport = Tls::new(tls, task.connections, pace);
-            run_over(transport, protocol, task, poller, has_no_stamps)
-        }
-    }
-}
-
-fn run_plain<A: WireProtocol>(protocol: A, task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
-    let (pace, has_no_stamps) = sampled(&task);
-    run_over(Plain::new(pace), protocol, task, poller, has_no_stamps)
-}
-
-/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs for them.
-fn run_over<A: WireProtocol, T: Transport>(
-    transport: T,
-    protocol: A,
-    task: Task<'_>,
-    poller: Poller,
-    has_no_stamps: Option<Errno>,
-) -> Result<WorkerReport, Errno> {
-    let report = match task.plan.pace {
-        Pace::Open { rate_per_sec, arrival } => {
-            let source = OpenLoop::new(&task, rate_per_sec, arrival);
-            Worker::new(task, poller, source, transport, protocol).run()
-        }
-        Pace::Closed => {
-            let source = ClosedLoop::new(&task);
-            Worker::new(task, poller, source, transport, protocol).run()
-        }
-    }?;
-    Ok(WorkerReport { has_no_stamps, ..report })
-}
-
-fn run_http(mut task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
+pub(crate) fn run(mut task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
     match (task.feed.take(), task.plan.pace) {
-        (Some(feed), _) => run_http_from(Replay::new(&task, feed), task, poller),
+        // `check` refuses logs for protocols other than HTTP.
+        (Some(feed), _) => run_http(Replay::new(&task, feed), task, poller),
         (None, Pace::Open { rate_per_sec, arrival }) => {
-            run_http_from(OpenLoop::new(&task, rate_per_sec, arrival), task, poller)
+            run_any(OpenLoop::new(&task, rate_per_sec, arrival), task, poller)
         }
-        (None, Pace::Closed) => run_http_from(ClosedLoop::new(&task), task, poller),
+        (None, Pace::Closed) => run_any(ClosedLoop::new(&task), task, poller),
     }
 }
 
-fn run_http_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
+fn run_any<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
+    let (plan, seed, share) = (task.plan, task.plan.seed, task.share);
+    let depth = plan.protocol.pipeline();
+    match &plan.protocol {
+        Protocol::Http | Protocol::Http2(_) | Protocol::Grpc(_) => run_http(source, task, poller),
+        Protocol::Redis(redis) => over_any(InOrder::new(Redis::new(redis, seed, share), depth), source, task, poller),
+        Protocol::Memcached(memcached) => {
+            over_tcp(InOrder::new(Memcached::new(memcached, seed, share), depth), source, task, poller)
+        }
+        Protocol::Connect => over_any(Connect, source, task, poller),
+        Protocol::Tcp(tcp) => over_tcp(InOrder::new(Tcp::new(tcp), depth), source, task, poller),
+    }
+}
+
+fn run_http<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<WorkerReport, Errno> {
     if task.plan.protocol.is_over_http_2() {
         let protocol = Http2::new(task.plan, task.requests.body.clone(), task.connections)?;
-        return run_paced(protocol, source, task, poller);
+        return over_any(protocol, source, task, poller);
     }
     let traces = Traces::new(task.plan, task.connections)?;
-    run_paced(Http1::new(source.heads(task.requests), traces), source, task, poller)
+    let heads = match S::IS_LOG {
+        true => HeadCache::for_both(),
+        false => HeadCache::new(task.requests.is_head, task.requests.targets.len()),
+    };
+    over_any(Http1::new(heads, traces), source, task, poller)
 }
 
-fn run_paced<S: Source, A: WireProtocol>(
-    protocol: A,
-    source: S,
-    task: Task<'_>,
-    poller: Poller,
-) -> Result<WorkerReport, Errno> {
-    if let Some(pace) = LimitedPace::new(&task.plan.clients, task.connections) {
-        // A paced client leaves bytes unread on purpose, so it does not sample arrivals.
-        return run_at(pace, protocol, source, task, poller);
-    }
-    let (pace, has_no_stamps) = sampled(&task);
-    let report = run_at(pace, protocol, source, task, poller)?;
-    Ok(WorkerReport { has_no_stamps, ..report })
-}
-
-fn run_at<S: Source, P: ReadPace, A: WireProtocol>(
-    pace: P,
+fn over_any<S: Source, A: WireProtocol>(
     protocol: A,
     source: S,
     task: Task<'_>,
     poller: Poller,
 ) -> Result<WorkerReport, Errno> {
     match task.tls {
-        None => Worker::new(task, poller, source, Plain::new(pace), protocol).run(),
+        None => over_tcp(protocol, source, task, poller),
         Some(tls) => {
-            let transport = Tls::new(tls, task.connections, pace);
+            let transport = Tls::new(tls, task.connections);
             Worker::new(task, poller, source, transport, protocol).run()
         }
     }
+}
+
+fn over_tcp<S: Source, A: WireProtocol>(
+    protocol: A,
+    source: S,
+    task: Task<'_>,
+    poller: Poller,
+) -> Result<WorkerReport, Errno> {
+    Worker::new(task, poller, source, Plain, protocol).run()
 }

@@ -1,6 +1,5 @@
 use super::protocol::Stream;
 use super::slowest::{Opening, RequestEnd};
-use super::transport::ReadPace;
 use super::{Source, Transport, WireProtocol, Worker};
 use crate::connection::{
     ANSWERED, ASKED, CARRIES_REQUEST, ConnectionState, KNOWN_SLOW, LINGERED, QUEUED, RequestInFlight, WATCHES_WRITABLE,
@@ -89,9 +88,11 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             if self.needs_no_delay {
                 socket::set_no_delay(fd)?;
             }
-            self.transport.pace().prepare(fd)?;
+            if let Some(limited) = &self.limited {
+                limited.prepare(fd)?;
+            }
             let is_established = socket::connect(fd, &self.task.address)?;
-            if is_established || !self.task.is_loopback {
+            if is_established || !self.task.address.ip().is_loopback() {
                 return Ok(is_established);
             }
             // On loopback the handshake is usually over when connect returns; checking costs less than waiting for an
@@ -131,14 +132,18 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         if conditions & libc::EPOLLOUT as u32 == 0 {
             return;
         }
-        let token = self.connections[slot].token(slot as u32);
-        match self.poller.modify(fd, READABLE, token) {
-            Ok(()) => {
-                self.connections[slot].set(WATCHES_WRITABLE, false);
-                self.established(slot, now);
-            }
+        match self.watch_writable(slot, false) {
+            Ok(()) => self.established(slot, now),
             Err(error) => self.connect_failed(slot, now, Failure::from_errno(error)),
         }
+    }
+
+    /// Whether further events tell that the socket is writable.
+    pub(super) fn watch_writable(&mut self, slot: usize, is_watched: bool) -> Result<(), Errno> {
+        let connection = &mut self.connections[slot];
+        connection.set(WATCHES_WRITABLE, is_watched);
+        let interest = if is_watched { WRITABLE_TOO } else { READABLE };
+        self.poller.modify(connection.fd, interest, connection.token(slot as u32))
     }
 
     fn established(&mut self, slot: usize, now: u64) {
@@ -170,9 +175,8 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     }
 
     pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
-        let has_begun = self.has_begun();
+        let intended_ns = self.carried_by(slot);
         let connection = &mut self.connections[slot];
-        let intended_ns = S::carried_by(connection, has_begun);
         connection.set(CARRIES_REQUEST, false);
         self.openings[slot] = Opening::new(connection.since_ns, now);
         if let Some(intended_ns) = intended_ns {
@@ -180,10 +184,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             self.request_ended(slot, request, now, RequestEnd::NotSent(failure.kind()));
         }
         let connection = &mut self.connections[slot];
-        if matches!(
-            connection.state,
-            ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening
-        ) {
+        if connection.state.is_opening() {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);
         }
@@ -191,13 +192,20 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             self.ramp.fall_back(now);
         }
         self.tally.connect_failed(failure);
-        self.source.attempt_failed(failure);
+        self.last_failure = Some(failure);
         if let Some(intended_ns) = intended_ns {
             self.asked(slot, intended_ns, now);
             self.tally.issued(intended_ns);
             self.tally.failed(intended_ns, now, failure);
         }
         self.back_off(slot, now, 10_000_000);
+    }
+
+    /// The intended send of the request for which a connection attempt is made, if any. In a closed loop, the attempt
+    /// opens the connection for its next request.
+    pub(super) fn carried_by(&self, slot: usize) -> Option<u64> {
+        let connection = &self.connections[slot];
+        if S::IS_SCHEDULED { connection.carried_request() } else { self.has_begun().then_some(connection.since_ns) }
     }
 
     pub(super) fn asked(&mut self, slot: usize, intended_ns: u64, now: u64) {

@@ -1,6 +1,6 @@
 use super::protocol::Stream;
 use super::slowest::RequestEnd;
-use super::transport::{ArrivalTime, ReadPace};
+use super::transport::ArrivalTime;
 use super::{Source, Transport, WireProtocol, Worker};
 use crate::connection::{
     ANSWERED, CORKED, ConnectionState, LAST_REQUEST, LINGERED, PEER_CLOSED, RequestInFlight, WATCHES_WRITABLE,
@@ -62,12 +62,17 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             connection.state = ConnectionState::Busy;
             connection.describe(request);
         }
-        self.transport.pace_mut().request_leaves(slot, connection, now);
+        if let Some(limited) = &mut self.limited {
+            limited.request_leaves(slot, now);
+        }
         let (is_corked, newest) = (A::IS_PIPELINED && connection.has(CORKED), connection.stream.newest());
         self.in_flight += 1;
         self.tally.issued(intended_ns);
         if let Some(classes) = &mut self.classes {
-            let class = self.source.class(self.task.requests, slot, target as usize);
+            let class = match self.source.logged(slot) {
+                Some(request) => request.class,
+                None => self.task.requests.class_of(target as usize),
+            };
             classes.sent(slot * self.protocol.places() + newest, class, self.tally.covers(intended_ns));
         }
         if !is_corked {
@@ -248,7 +253,9 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         let place = self.place(slot);
         let connection = &mut self.connections[slot];
         let status = connection.stream.status();
-        let is_ok = self.source.is_ok(slot, status);
+        // A status that the log has for the request is a success, unless it is a server error.
+        let is_as_logged = || self.source.logged(slot).is_some_and(|request| request.status == Some(status));
+        let is_ok = matches!(status, 200..400) || (matches!(status, 400..500) && is_as_logged());
         self.tally.completed(
             connection.intended_ns,
             connection.since_ns,
@@ -257,7 +264,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             (status, is_ok),
             S::IS_SCHEDULED,
         );
-        match self.transport.pace_mut().arrival(connection, by_bytes) {
+        match self.sampled.arrival(connection, by_bytes) {
             _ if A::CONNECTS_ONLY => {}
             None => {}
             Some(ArrivalTime::At(arrived_ns)) => self.tally.arrived(connection.intended_ns, arrived_ns, now),
@@ -298,14 +305,16 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     }
 
     pub(super) fn on_error(&mut self, slot: usize, now: u64, error: Errno) {
-        self.lost(slot, now, exchange_failure(error));
+        let failure = match error {
+            Errno::TIMEDOUT => Failure::TimedOut,
+            _ => Failure::from_errno(error),
+        };
+        self.lost(slot, now, failure);
     }
 
     pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
         match self.connections[slot].state {
-            ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening => {
-                self.connect_failed(slot, now, failure)
-            }
+            state if state.is_opening() => self.connect_failed(slot, now, failure),
             ConnectionState::Busy => self.request_failed(slot, now, failure),
             _ => {
                 // The side that closed first keeps the port.
@@ -347,12 +356,5 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         } else {
             self.back_off(slot, now, 500_000);
         }
-    }
-}
-
-pub(super) fn exchange_failure(error: Errno) -> Failure {
-    match error {
-        Errno::TIMEDOUT => Failure::TimedOut,
-        _ => Failure::from_errno(error),
     }
 }

@@ -86,9 +86,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
             self.use_room(slot, now);
         }
         self.uncork(slot, now);
-        if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
-            self.end_if_idle(slot, now);
-        }
+        self.end_if_idle(slot, now, generation);
         self.connections[slot].generation != generation
     }
 
@@ -166,10 +164,10 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Ends a multiplexed connection that has no request and takes none.
-    fn end_if_idle(&mut self, slot: usize, now: u64) {
+    /// Ends a multiplexed connection, if it is still this one, that has no request and takes none.
+    fn end_if_idle(&mut self, slot: usize, now: u64, generation: u16) {
         let connection = &self.connections[slot];
-        if connection.state != ConnectionState::Idle {
+        if !A::IS_MULTIPLEXED || connection.generation != generation || connection.state != ConnectionState::Idle {
             return;
         }
         if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
@@ -222,9 +220,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         }
         if is_corked && self.connections[slot].generation == generation {
             self.uncork(slot, now);
-            if self.connections[slot].generation == generation {
-                self.end_if_idle(slot, now);
-            }
+            self.end_if_idle(slot, now, generation);
         }
     }
 
@@ -278,9 +274,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
                 // The connection takes no requests, but one waited for it.
                 return self.take_responses(slot, 0, now);
             }
-            if self.connections[slot].generation == generation {
-                self.end_if_idle(slot, now);
-            }
+            self.end_if_idle(slot, now, generation);
         }
         self.connections[slot].generation != generation
     }

@@ -30,14 +30,15 @@ use crate::cost::ThreadReading;
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
 use crate::ramp::ConnectRamp;
-use crate::replay::{Feed, ReplayComparison};
+use crate::replay::Feed;
 use crate::request::Requests;
 use crate::socket::Errno;
 use crate::supply::Supply;
-use crate::tally::Tally;
+use crate::tally::{Failure, Tally};
 use crate::tls::{TlsSetting, TlsTally};
 use protocol::{Traces, WireProtocol};
 use record::time::monotonic_ns;
+use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 use slowest::Opening;
 use source::Source;
@@ -45,7 +46,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use sweep::TimeoutSweep;
-use transport::Transport;
+use transport::{LimitedPace, SampledPace, Transport};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 /// A longer request may be split into several segments, and Nagle's algorithm would delay the last one.
@@ -64,7 +65,6 @@ pub(crate) struct Task<'a> {
     pub(crate) control: &'a Control,
     pub(crate) live: &'a LiveCounters,
     pub(crate) address: SocketAddr,
-    pub(crate) is_loopback: bool,
     /// Local addresses in use; `None`: the kernel chooses.
     pub(crate) sources: &'a [Option<IpAddr>],
     pub(crate) port_range: (u16, u16),
@@ -78,7 +78,7 @@ pub(crate) struct Task<'a> {
 pub(crate) struct WorkerReport {
     pub(crate) tally: Tally,
     pub(crate) classes: Option<Box<Classes>>,
-    pub(crate) comparison: Option<ReplayComparison>,
+    pub(crate) comparison: Option<ReplayResult>,
     pub(crate) begin: ThreadReading,
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
@@ -92,6 +92,10 @@ pub(crate) struct Worker<'a, S, T, A: WireProtocol> {
     source: S,
     transport: T,
     protocol: A,
+    sampled: SampledPace,
+    limited: Option<Box<LimitedPace>>,
+    /// Why the kernel stamps no packets.
+    has_no_stamps: Option<Errno>,
     phase: WorkerPhase,
     poller: Poller,
     connections: Vec<Connection<A::Stream>>,
@@ -107,6 +111,8 @@ pub(crate) struct Worker<'a, S, T, A: WireProtocol> {
     opened_first: usize,
     established: u64,
     connecting: u64,
+    /// Why the last attempt to connect failed; an open loop resets it when one succeeds.
+    last_failure: Option<Failure>,
     in_flight: u64,
     sweep: TimeoutSweep,
     linger_ns: u64,
@@ -127,7 +133,16 @@ impl<'a, S: Source, T: Transport, A: WireProtocol> Worker<'a, S, T, A> {
     fn new(task: Task<'a>, poller: Poller, source: S, transport: T, protocol: A) -> Self {
         let connections: Vec<Connection<A::Stream>> = (0..task.connections).map(|_| Connection::new()).collect();
         let waits_for_server = task.plan.clients.close_first == Some(record::CloseFirst::Server);
+        let limited = LimitedPace::new(&task.plan.clients, task.connections).map(Box::new);
+        // A paced client leaves bytes unread on purpose, so it does not sample arrivals.
+        let (sampled, has_no_stamps) = match limited {
+            None => SampledPace::new(task.plan, task.connections),
+            Some(_) => (SampledPace::never(task.plan), None),
+        };
         Worker {
+            sampled,
+            limited,
+            has_no_stamps,
             phase: WorkerPhase::Opening,
             poller,
             openings: vec![Opening::default(); task.connections].into(),
@@ -137,14 +152,15 @@ impl<'a, S: Source, T: Transport, A: WireProtocol> Worker<'a, S, T, A> {
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
             classes: Classes::new(task.plan, task.connections * protocol.places()),
             ramp: ConnectRamp::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
-            opened_first: if source.opens_on_demand() { task.connections } else { 0 },
+            opened_first: if A::CONNECTS_ONLY || source.opens_on_demand() { task.connections } else { 0 },
             established: 0,
             connecting: 0,
+            last_failure: None,
             in_flight: 0,
             sweep: TimeoutSweep::default(),
             linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
             // Over TLS, the first request follows the end of the handshake, which the server may not answer.
-            needs_no_delay: task.tls.is_some() || protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
+            needs_no_delay: task.tls.is_some() || protocol.longest::<S>(task.requests) > SMALL_REQUEST_BYTES,
             polling_ns: 0,
             connections,
             source,
@@ -233,10 +249,14 @@ impl<'a, S: Source, T: Transport, A: WireProtocol> Worker<'a, S, T, A> {
             comparison: None,
             bits_per_sec: Vec::new(),
             tls: None,
-            has_no_stamps: None,
+            has_no_stamps: self.has_no_stamps,
         };
         self.source.report(&mut report);
         self.transport.report(&mut report);
+        self.sampled.report(&mut report);
+        if let Some(limited) = &self.limited {
+            limited.report(&mut report);
+        }
         report
     }
 
@@ -276,7 +296,9 @@ impl<'a, S: Source, T: Transport, A: WireProtocol> Worker<'a, S, T, A> {
         if self.task.control.cut_ns().is_some() || now >= end_ns + grace_ns {
             return true;
         }
-        self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())
+        // The end of the run waits for connection attempts that are made for requests.
+        let attempts_are_requests = !S::IS_SCHEDULED || self.source.opens_on_demand();
+        self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !attempts_are_requests)
     }
 
     fn end_with_the_source(&mut self, now: u64) {

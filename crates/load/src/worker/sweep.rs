@@ -49,9 +49,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
                 ConnectionState::Busy if age_ns > self.task.plan.timeout_ns => {
                     self.request_failed(slot, now, Failure::TimedOut)
                 }
-                ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening
-                    if age_ns > self.task.plan.connect_timeout_ns =>
-                {
+                state if state.is_opening() && age_ns > self.task.plan.connect_timeout_ns => {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
                 ConnectionState::Connecting if self.ramp.hangs(age_ns) => self.note_hanging(slot, now),
@@ -73,8 +71,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     }
 
     pub(super) fn account_for_the_rest(&mut self, now: u64) {
-        let has_begun = self.has_begun();
-        let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;
+        let has_window = self.has_begun() && self.tally.end_ns > self.tally.begin_ns;
         for slot in 0..self.connections.len() {
             if self.connections[slot].state == ConnectionState::Busy {
                 self.describe_any(slot);
@@ -96,8 +93,8 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
                         described = self.connections[slot].stream.next();
                     }
                 }
-                ConnectionState::Connecting | ConnectionState::Handshaking | ConnectionState::Opening => {
-                    if let Some(intended_ns) = S::carried_by(connection, has_begun) {
+                state if state.is_opening() => {
+                    if let Some(intended_ns) = self.carried_by(slot) {
                         self.asked(slot, intended_ns, now);
                         self.tally.issued(intended_ns);
                         self.tally.unfinished(intended_ns, now, false);

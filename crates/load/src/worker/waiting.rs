@@ -1,4 +1,3 @@
-use super::transport::ReadPace;
 use super::{Source, Transport, WireProtocol, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
@@ -15,7 +14,10 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
         }
         // A closed loop may wake up a few microseconds late; a schedule needs the exact time.
         let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
-        let mut until = self.sweep.next_ns.min(now + LONGEST_WAIT_NS).min(self.transport.pace().next_due_ns());
+        let mut until = self.sweep.next_ns.min(now + LONGEST_WAIT_NS);
+        if let Some(limited) = &self.limited {
+            until = until.min(limited.next_due_ns());
+        }
         if self.opened_first < self.connections.len() {
             until = until.min(self.ramp.next_ns().max(now + 100_000));
         }

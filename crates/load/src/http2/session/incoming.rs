@@ -1,7 +1,7 @@
 use super::super::frame::*;
-use super::super::settings::MAX_WINDOW_BYTES;
+use super::super::settings::{MAX_WINDOW_BYTES, WINDOW_BYTES};
 use super::super::{Consumed, Malformed};
-use super::{Data, GoAway, Header, Http2Session, KEPT_BYTES, StreamEnd, WINDOW_BYTES};
+use super::{Data, GoAway, Header, Http2Session, KEPT_BYTES, StreamEnd};
 use crate::framing::PartCounter;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;

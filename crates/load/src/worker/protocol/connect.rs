@@ -43,7 +43,7 @@ impl WireProtocol for Connect {
         &[]
     }
 
-    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
+    fn longest<S: Source>(&self, _requests: &Requests) -> usize {
         0
     }
 

@@ -82,15 +82,18 @@ impl WireProtocol for Http1 {
         slot: usize,
         connection: &'b Connection<Framing>,
     ) -> &'b [u8] {
-        let bytes = source.bytes(requests, slot, connection);
+        let bytes = match source.logged(slot) {
+            Some(request) => &request.bytes[..],
+            None => requests.bytes_for(connection),
+        };
         match &mut self.traces {
             None => bytes,
             Some(traces) => traces.patched(bytes, slot, connection.written as usize),
         }
     }
 
-    fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize {
-        source.longest(requests)
+    fn longest<S: Source>(&self, requests: &Requests) -> usize {
+        if S::IS_LOG { usize::MAX } else { requests.longest() }
     }
 
     #[inline]

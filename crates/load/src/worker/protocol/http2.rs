@@ -245,10 +245,10 @@ impl WireProtocol for Http2 {
         if let Some(id) = id {
             self.requests.trace(id);
         }
-        match source.block(slot) {
-            None => stream.session.put(&self.requests, target, RequestInFlight::default()),
-            // For a log, HEAD is target 1.
-            Some(block) => stream.session.put_block(&self.requests, block, target == 1, RequestInFlight::default()),
+        let request = RequestInFlight::default();
+        match source.logged(slot) {
+            None => stream.session.put(&self.requests, target, request),
+            Some(logged) => stream.session.put_block(&self.requests, &logged.bytes, logged.is_head, request),
         }
         if let (Some(traces), Some(id)) = (&mut self.traces, id) {
             traces.keep(slot * self.places + stream.session.newest(), id);

@@ -179,7 +179,7 @@ pub(crate) trait WireProtocol: Sized {
 
     /// The length of the longest request, as far as it matters for Nagle's algorithm: unlimited if requests follow
     /// each other without a response between them.
-    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
+    fn longest<S: Source>(&self, _requests: &Requests) -> usize {
         usize::MAX
     }
 

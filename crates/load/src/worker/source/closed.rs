@@ -1,23 +1,18 @@
 //! Closed loop: each connection sends its next request when the response to the last one is complete.
 
 use super::Source;
-use crate::connection::{Connection, ConnectionState};
+use crate::connection::ConnectionState;
 use crate::request::{Requests, TargetChoice};
 use crate::worker::{Task, Transport, WireProtocol, Worker};
 use record::time::monotonic_ns;
 
 pub(crate) struct ClosedLoop {
     choice: TargetChoice,
-    /// Whether connections are the requests; then none is opened before the load begins.
-    connects_only: bool,
 }
 
 impl ClosedLoop {
     pub(crate) fn new(task: &Task<'_>) -> Self {
-        ClosedLoop {
-            choice: TargetChoice::new(task.requests, task.plan.seed, task.share),
-            connects_only: task.plan.protocol == record::protocol::Protocol::Connect,
-        }
+        ClosedLoop { choice: TargetChoice::new(task.requests, task.plan.seed, task.share) }
     }
 }
 
@@ -62,14 +57,5 @@ impl Source for ClosedLoop {
     #[inline]
     fn target(&mut self, requests: &Requests, _slot: usize) -> usize {
         self.choice.next(requests)
-    }
-
-    fn opens_on_demand(&self) -> bool {
-        self.connects_only
-    }
-
-    /// The attempt opens the connection for its next request.
-    fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
-        has_begun.then_some(connection.since_ns)
     }
 }

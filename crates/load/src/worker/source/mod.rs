@@ -7,10 +7,8 @@ pub(crate) use open::OpenLoop;
 pub(crate) use replay::Replay;
 
 use super::{Transport, WireProtocol, Worker, WorkerReport};
-use crate::connection::Connection;
-use crate::framing::HeadCache;
+use crate::replay::PendingRequest;
 use crate::request::Requests;
-use crate::tally::Failure;
 
 /// Chooses the next request, its time and its connection. The [`Worker`] sends it and reads the response.
 ///
@@ -20,6 +18,9 @@ pub(crate) trait Source: Sized {
     /// Whether requests have intended sends of their own. Otherwise a request is intended when the one before it
     /// ends.
     const IS_SCHEDULED: bool;
+
+    /// Whether the requests are those of a log.
+    const IS_LOG: bool = false;
 
     fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
 
@@ -41,29 +42,13 @@ pub(crate) trait Source: Sized {
         self.due_ns()
     }
 
-    /// The target of the next request on `slot`: an index into the [`HeadCache`].
+    /// The target of the next request on `slot`: an index into the kept heads.
     fn target(&mut self, requests: &Requests, slot: usize) -> usize;
 
-    fn class(&self, requests: &Requests, _slot: usize, target: usize) -> u8 {
-        requests.class_of(target)
-    }
-
+    /// The log's request on `slot`.
     #[inline]
-    fn bytes<'b, F>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection<F>) -> &'b [u8] {
-        requests.bytes_for(connection)
-    }
-
-    /// The request on `slot` as an HTTP/2 block, if the source has written it.
-    fn block(&self, _slot: usize) -> Option<&[u8]> {
+    fn logged(&self, _slot: usize) -> Option<&PendingRequest> {
         None
-    }
-
-    fn longest(&self, requests: &Requests) -> usize {
-        requests.longest()
-    }
-
-    fn heads(&self, requests: &Requests) -> HeadCache {
-        HeadCache::new(requests.is_head, requests.targets.len())
     }
 
     /// Whether connections are opened only when a request needs them.
@@ -73,25 +58,6 @@ pub(crate) trait Source: Sized {
 
     fn is_ready(&mut self) -> bool {
         true
-    }
-
-    /// The intended send of the request for which a connection attempt is made, if any.
-    fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
-        let _ = has_begun;
-        connection.carried_request()
-    }
-
-    /// Whether connection attempts are made for requests; then the end of the run waits for them.
-    fn attempts_are_requests(&self) -> bool {
-        true
-    }
-
-    fn attempt_failed(&mut self, _failure: Failure) {}
-
-    /// Whether this status is a success for the request on `slot`.
-    #[inline]
-    fn is_ok(&self, _slot: usize, status: u16) -> bool {
-        (200..400).contains(&status)
     }
 
     fn compare(&mut self, _slot: usize, _status: u16, _body_bytes: u64) {}

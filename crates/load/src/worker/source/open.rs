@@ -5,7 +5,6 @@ use super::Source;
 use crate::arrival::Schedule;
 use crate::connection::{Connection, ConnectionState, QUEUED};
 use crate::request::{Requests, TargetChoice};
-use crate::tally::Failure;
 use crate::worker::{Task, Transport, WireProtocol, Worker, WorkerReport};
 use record::Arrival;
 use record::time::monotonic_ns;
@@ -25,8 +24,6 @@ pub(crate) struct OpenLoop<'a> {
     free: VecDeque<u32>,
     /// When the free connections for due requests ran out.
     starved_since_ns: Option<u64>,
-    /// Why the last attempt to connect failed, if none has succeeded since.
-    last_failure: Option<Failure>,
 }
 
 impl<'a> OpenLoop<'a> {
@@ -42,7 +39,6 @@ impl<'a> OpenLoop<'a> {
             due_ns: u64::MAX,
             free: VecDeque::with_capacity(task.connections),
             starved_since_ns: None,
-            last_failure: None,
         }
     }
 
@@ -76,7 +72,7 @@ impl Source for OpenLoop<'_> {
     }
 
     fn connected<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
-        worker.source.last_failure = None;
+        worker.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
                 let Connection { since_ns: begun_ns, first_byte_ns: waits_since_ns, .. } = worker.connections[slot];
@@ -151,14 +147,6 @@ impl Source for OpenLoop<'_> {
         self.is_on_demand
     }
 
-    fn attempts_are_requests(&self) -> bool {
-        self.is_on_demand
-    }
-
-    fn attempt_failed(&mut self, failure: Failure) {
-        self.last_failure = Some(failure);
-    }
-
     fn is_done(&self) -> bool {
         self.due_ns == u64::MAX
     }
@@ -212,7 +200,7 @@ impl<T: Transport, A: WireProtocol> Worker<'_, OpenLoop<'_>, T, A> {
     /// Fails the due requests if every connection failed to open and pauses. Returns false if no connection has
     /// failed yet.
     fn fail_due(&mut self, now: u64) -> bool {
-        let Some(failure) = self.source.last_failure else { return false };
+        let Some(failure) = self.last_failure else { return false };
         let intended_ns = self.source.due_ns;
         self.source.advance();
         self.tally.issued(intended_ns);

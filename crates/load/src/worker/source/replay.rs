@@ -10,13 +10,13 @@
 mod clients;
 
 use super::Source;
-use crate::connection::{Connection, ConnectionState};
-use crate::framing::HeadCache;
-use crate::replay::{Feed, FeedStep, Next, PendingRequest, ReplayComparison};
+use crate::connection::ConnectionState;
+use crate::replay::{Feed, FeedStep, Next, PendingRequest, compare};
 use crate::request::Requests;
 use crate::worker::{Task, Transport, WireProtocol, Worker, WorkerReport};
 use clients::DueStep;
 use record::time::monotonic_ns;
+use record::workload::ReplayResult;
 use std::collections::{HashMap, VecDeque};
 
 const WAITING_LIMIT: usize = 1 << 16;
@@ -45,7 +45,8 @@ pub(crate) struct Replay {
     /// Since when the log is not read because too many requests wait.
     stalled_since_ns: Option<u64>,
     is_over: bool,
-    comparison: ReplayComparison,
+    /// The comparison with the log.
+    comparison: ReplayResult,
 }
 
 struct IdleSlot {
@@ -57,12 +58,7 @@ struct IdleSlot {
 #[derive(Default)]
 struct ReplayClient {
     slot: Option<u32>,
-    queue: VecDeque<QueuedStep>,
-}
-
-enum QueuedStep {
-    Request(Box<PendingRequest>),
-    Close(u64),
+    queue: VecDeque<FeedStep>,
 }
 
 #[derive(Default)]
@@ -95,7 +91,7 @@ impl Replay {
             waiting_limit,
             stalled_since_ns: None,
             is_over: false,
-            comparison: ReplayComparison::default(),
+            comparison: ReplayResult::default(),
         }
     }
 
@@ -103,14 +99,11 @@ impl Replay {
         self.freed.push(slot as u32);
         self.due_ns = 0;
     }
-
-    fn under_way(&self, slot: usize) -> Option<&PendingRequest> {
-        self.slots[slot].under_way.as_deref()
-    }
 }
 
 impl Source for Replay {
     const IS_SCHEDULED: bool = true;
+    const IS_LOG: bool = true;
 
     fn begin<T: Transport, A: WireProtocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
         // The duration of a log is unknown before its end.
@@ -148,8 +141,7 @@ impl Source for Replay {
                     return;
                 }
                 DueStep::At(_) => {}
-                DueStep::Now(FeedStep::Request(request)) => worker.enqueue(request, now),
-                DueStep::Now(FeedStep::Close { client, session, .. }) => worker.end_session(client, session, now),
+                DueStep::Now(step) => worker.enqueue(step, now),
             }
             now = monotonic_ns();
         }
@@ -161,27 +153,11 @@ impl Source for Replay {
     }
 
     fn target(&mut self, _requests: &Requests, slot: usize) -> usize {
-        usize::from(self.under_way(slot).is_some_and(|request| request.is_head))
+        usize::from(self.logged(slot).is_some_and(|request| request.is_head))
     }
 
-    fn class(&self, _requests: &Requests, slot: usize, _target: usize) -> u8 {
-        self.under_way(slot).map_or(0, |request| request.class)
-    }
-
-    fn bytes<'b, F>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection<F>) -> &'b [u8] {
-        self.under_way(slot).map_or(&[], |request| &request.bytes)
-    }
-
-    fn block(&self, slot: usize) -> Option<&[u8]> {
-        self.under_way(slot).map(|request| &*request.bytes)
-    }
-
-    fn longest(&self, _requests: &Requests) -> usize {
-        usize::MAX
-    }
-
-    fn heads(&self, _requests: &Requests) -> HeadCache {
-        HeadCache::for_both()
+    fn logged(&self, slot: usize) -> Option<&PendingRequest> {
+        self.slots[slot].under_way.as_deref()
     }
 
     fn opens_on_demand(&self) -> bool {
@@ -192,15 +168,9 @@ impl Source for Replay {
         self.feed.peek() != Next::NotYet
     }
 
-    /// A status that the log has for the request is a success, unless it is a server error.
-    fn is_ok(&self, slot: usize, status: u16) -> bool {
-        let is_as_logged = || self.under_way(slot).is_some_and(|request| request.status == Some(status));
-        matches!(status, 200..400) || (matches!(status, 400..500) && is_as_logged())
-    }
-
     fn compare(&mut self, slot: usize, status: u16, body_bytes: u64) {
         if let Some(request) = &self.slots[slot].under_way {
-            self.comparison.answered(request, status, body_bytes);
+            compare(&mut self.comparison, request, status, body_bytes);
         }
     }
 
@@ -222,7 +192,7 @@ impl Source for Replay {
             return left.into_iter();
         }
         for item in self.clients.values_mut().flat_map(|client| client.queue.drain(..)) {
-            if let QueuedStep::Request(request) = item {
+            if let FeedStep::Request(request) = item {
                 left.push(request.intended_ns);
             }
         }
@@ -246,23 +216,29 @@ impl Source for Replay {
     }
 
     fn report(&self, report: &mut WorkerReport) {
-        report.comparison = Some(self.comparison);
+        report.comparison = Some(self.comparison.clone());
     }
 }
 
 impl<T: Transport, A: WireProtocol> Worker<'_, Replay, T, A> {
-    fn enqueue(&mut self, request: Box<PendingRequest>, now: u64) {
+    fn enqueue(&mut self, step: FeedStep, now: u64) {
         let replay = &mut self.source;
-        let key = request.client;
-        replay.waiting += 1;
+        let (key, is_request) = match &step {
+            FeedStep::Request(request) => (request.client, true),
+            FeedStep::Close { client, .. } => (*client, false),
+        };
+        replay.waiting += usize::from(is_request);
         if let Some(client) = replay.clients.get_mut(&key) {
-            client.queue.push_back(QueuedStep::Request(request));
+            client.queue.push_back(step);
             if let Some(slot) = client.slot {
                 self.take_next_step(slot as usize, now);
             }
             return;
         }
-        replay.clients.insert(key, ReplayClient { slot: None, queue: VecDeque::from([QueuedStep::Request(request)]) });
+        if !is_request {
+            return;
+        }
+        replay.clients.insert(key, ReplayClient { slot: None, queue: VecDeque::from([step]) });
         if let Some(slot) = replay.free.pop() {
             replay.place(slot, key);
             self.take_next_step(slot as usize, now);
@@ -278,16 +254,6 @@ impl<T: Transport, A: WireProtocol> Worker<'_, Replay, T, A> {
             self.take_next_step(slot as usize, now);
         } else {
             replay.unplaced.push_back(key);
-        }
-    }
-
-    fn end_session(&mut self, client: u64, session: u64, now: u64) {
-        let replay = &mut self.source;
-        if let Some(known) = replay.clients.get_mut(&client) {
-            known.queue.push_back(QueuedStep::Close(session));
-            if let Some(slot) = known.slot {
-                self.take_next_step(slot as usize, now);
-            }
         }
     }
 
@@ -308,20 +274,20 @@ impl<T: Transport, A: WireProtocol> Worker<'_, Replay, T, A> {
                     replay.comparison.evicted += 1;
                     self.drop_socket(slot, now, true);
                 }
-                Some(QueuedStep::Close(session)) => {
+                Some(FeedStep::Close { session, .. }) => {
                     let is_open = state == ConnectionState::Idle && replay.slots[slot].session == *session;
                     client.queue.pop_front();
                     if is_open {
                         self.drop_socket(slot, now, true);
                     }
                 }
-                Some(QueuedStep::Request(request)) => {
+                Some(FeedStep::Request(request)) => {
                     let session = request.session;
                     if state == ConnectionState::Idle && replay.slots[slot].session != session {
                         self.drop_socket(slot, now, true);
                         continue;
                     }
-                    let Some(QueuedStep::Request(request)) = client.queue.pop_front() else { return };
+                    let Some(FeedStep::Request(request)) = client.queue.pop_front() else { return };
                     replay.waiting -= 1;
                     let entry = &mut replay.slots[slot];
                     entry.session = session;
@@ -345,7 +311,7 @@ impl<T: Transport, A: WireProtocol> Worker<'_, Replay, T, A> {
             // In mode "as fast as possible", a request is intended for the earliest possible time.
             return self.send_request(slot, now, now);
         }
-        let Some(request) = self.source.under_way(slot) else { return };
+        let Some(request) = self.source.logged(slot) else { return };
         self.tally.left(intended_ns, now, now.saturating_sub(request.taken_ns));
         self.send_request(slot, intended_ns, now);
     }

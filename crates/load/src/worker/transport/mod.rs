@@ -3,7 +3,7 @@ mod plain;
 mod reap;
 mod tls;
 
-pub(crate) use pace::{LimitedPace, ReadPace};
+pub(crate) use pace::LimitedPace;
 pub(crate) use plain::Plain;
 pub(crate) use reap::{ArrivalTime, SampledPace};
 pub(crate) use tls::Tls;
@@ -14,12 +14,6 @@ use super::{Source, WireProtocol, Worker};
 const READS_A_TURN: usize = 32;
 
 pub(crate) trait Transport: Sized {
-    type Pace: ReadPace;
-
-    fn pace(&self) -> &Self::Pace;
-
-    fn pace_mut(&mut self) -> &mut Self::Pace;
-
     /// Called when TCP is established. Calls [`Worker::ready`], at once or after a handshake.
     fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 

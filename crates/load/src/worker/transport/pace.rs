@@ -3,14 +3,12 @@
 //! in one heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
 
 use super::Transport;
-use super::reap::ArrivalTime;
-use crate::connection::{Connection, ConnectionState};
+use crate::connection::ConnectionState;
 use crate::socket::{self, Errno};
 use crate::worker::{Source, WireProtocol, Worker, WorkerReport};
 use record::ClientPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 
 const READS_PER_SEC: f64 = 10.0;
 /// Minimum read: an Ethernet segment, the smallest unit in which links are shared.
@@ -21,67 +19,7 @@ const GRID_NS: u64 = 1_000_000;
 /// Connections begin in this many groups, spread over the time of one read.
 const GROUPS: u64 = 64;
 
-/// Controls when a connection may read and how much, and records arrivals. The default reads everything.
-pub(crate) trait ReadPace {
-    /// Whether a turn is one read of limited size. Otherwise it has as many reads as the socket has bytes for.
-    const IS_LIMITED: bool;
-
-    fn prepare(&self, _fd: i32) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    #[inline]
-    fn request_leaves<F>(&mut self, _slot: usize, _connection: &mut Connection<F>, _now_ns: u64) {}
-
-    #[inline]
-    fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        socket::receive(connection.fd, buffer)
-    }
-
-    /// When the last byte of a complete response arrived; `None` if that was not recorded. `by_bytes`: the last read
-    /// completed the response, not the end of the connection, whose time is unknown.
-    #[inline]
-    fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<ArrivalTime> {
-        None
-    }
-
-    /// When [`ReadPace::after_wait`] has work to do; `u64::MAX` = never.
-    #[inline]
-    fn next_check_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
-    /// Returns a finished period in which arrivals were recorded.
-    fn after_wait(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
-        None
-    }
-
-    /// Bytes that `slot` may read now, at most `most`; `None` while it pauses, with its timer set.
-    #[inline]
-    fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
-        Some(most)
-    }
-
-    /// Called when `slot` has read `bytes` of a response. A timer reads the rest, because the event that announced it
-    /// does not repeat.
-    #[inline]
-    fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
-
-    /// When the next timer is due; `u64::MAX`: never.
-    #[inline]
-    fn next_due_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    #[inline]
-    fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
-        None
-    }
-
-    fn report(&self, _report: &mut WorkerReport) {}
-}
-
+/// Controls when a connection may read and how much.
 pub(crate) struct LimitedPace {
     bytes_per_sec: f64,
     quantum: usize,
@@ -127,19 +65,18 @@ impl LimitedPace {
     }
 }
 
-impl ReadPace for LimitedPace {
-    const IS_LIMITED: bool = true;
-
-    fn prepare(&self, fd: i32) -> Result<(), Errno> {
+impl LimitedPace {
+    pub(crate) fn prepare(&self, fd: i32) -> Result<(), Errno> {
         socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)
     }
 
     /// Time before the request is not made up for, except the spread of the first requests.
-    fn request_leaves<F>(&mut self, slot: usize, _connection: &mut Connection<F>, now_ns: u64) {
+    pub(crate) fn request_leaves(&mut self, slot: usize, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
     }
 
+    /// Bytes that `slot` may read now, at most `most`; `None` while it pauses, with its timer set.
     fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize> {
         if self.allowed_ns[slot] > now_ns {
             self.set_timer(slot);
@@ -148,6 +85,8 @@ impl ReadPace for LimitedPace {
         Some(self.quantum.min(most))
     }
 
+    /// Called when `slot` has read `bytes` of a response. A timer reads the rest, because the event that announced it
+    /// does not repeat.
     fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool) {
         if !self.makes_up {
             let allowed = &mut self.allowed_ns[slot];
@@ -160,7 +99,8 @@ impl ReadPace for LimitedPace {
         self.set_timer(slot);
     }
 
-    fn next_due_ns(&self) -> u64 {
+    /// When the next timer is due; `u64::MAX`: never.
+    pub(crate) fn next_due_ns(&self) -> u64 {
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
@@ -174,7 +114,7 @@ impl ReadPace for LimitedPace {
         Some(slot as usize)
     }
 
-    fn report(&self, report: &mut WorkerReport) {
+    pub(crate) fn report(&self, report: &mut WorkerReport) {
         report.bits_per_sec = self.bits_per_sec(report.tally.end_ns.saturating_sub(report.tally.begin_ns));
         report.connection_memory_bytes += self.allowed_ns.capacity() * 8
             + self.has_timer.capacity()
@@ -188,25 +128,26 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
         // Only responses are paced.
-        if self.connections[slot].state != ConnectionState::Busy {
-            return Some(most);
+        match &mut self.limited {
+            Some(limited) if self.connections[slot].state == ConnectionState::Busy => limited.room(slot, now, most),
+            _ => Some(most),
         }
-        self.transport.pace_mut().room(slot, now, most)
     }
 
     #[inline]
     pub(super) fn note_read(&mut self, slot: usize, now: u64, bytes: usize) {
-        if self.connections[slot].state == ConnectionState::Busy {
-            let in_window = self.tally.covers(now);
-            self.transport.pace_mut().took(slot, bytes, now, in_window);
+        if let Some(limited) = &mut self.limited
+            && self.connections[slot].state == ConnectionState::Busy
+        {
+            limited.took(slot, bytes, now, self.tally.covers(now));
         }
     }
 
     #[inline]
     pub(in crate::worker) fn after_wait(&mut self, now: u64, events: usize) {
-        if now >= self.transport.pace().next_check_ns() {
+        if now >= self.sampled.next_check_ns() {
             let are_all = !self.poller.is_full(events) && self.unread.is_empty();
-            if let Some(timed) = self.transport.pace_mut().after_wait(now, events, are_all) {
+            if let Some(timed) = self.sampled.after_wait(now, events, are_all) {
                 self.tally.dated(timed);
             }
         }
@@ -214,7 +155,7 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
 
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
-        while let Some(slot) = self.transport.pace_mut().take_due(now) {
+        while let Some(slot) = self.limited.as_mut().and_then(|limited| limited.take_due(now)) {
             // Responses and connections may have ended since the timer was set; a multiplexed connection may have
             // bytes that belong to no request.
             let state = self.connections[slot].state;
@@ -235,7 +176,7 @@ mod tests {
         let mut pace = LimitedPace::new(&clients, 2).unwrap();
         assert_eq!(pace.quantum, 5000);
         let now = 10_000_000_000;
-        pace.request_leaves(0, &mut Connection::<crate::framing::Framing>::new(), now);
+        pace.request_leaves(0, now);
         assert_eq!(pace.room(0, now, 64), Some(64));
         pace.took(0, 5000, now, true);
         assert_eq!(pace.room(0, now, 64), None);

@@ -1,9 +1,7 @@
-use super::{READS_A_TURN, ReadPace, Transport};
+use super::{READS_A_TURN, Transport};
 use crate::connection::{ConnectionState, PEER_CLOSED, WATCHES_WRITABLE};
-use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno, would_block};
 use crate::tally::Failure;
-use crate::worker::exchange::exchange_failure;
 use crate::worker::protocol::Stream;
 use crate::worker::{Source, WireProtocol, Worker};
 use record::time::monotonic_ns;
@@ -12,29 +10,9 @@ use record::time::monotonic_ns;
 const DISCARD_FROM: u64 = 16 * 1024;
 const DISCARD_AT_ONCE: u64 = 1 << 20;
 
-pub(crate) struct Plain<P> {
-    pace: P,
-}
+pub(crate) struct Plain;
 
-impl<P: ReadPace> Plain<P> {
-    pub(crate) fn new(pace: P) -> Self {
-        Plain { pace }
-    }
-}
-
-impl<P: ReadPace> Transport for Plain<P> {
-    type Pace = P;
-
-    #[inline]
-    fn pace(&self) -> &P {
-        &self.pace
-    }
-
-    #[inline]
-    fn pace_mut(&mut self) -> &mut P {
-        &mut self.pace
-    }
-
+impl Transport for Plain {
     fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.ready(slot, now);
     }
@@ -57,7 +35,7 @@ impl<P: ReadPace> Transport for Plain<P> {
                 }
                 Ok(sent) => worker.sent_in_part(slot, sent),
                 Err(error) if would_block(error) => worker.sent_in_part(slot, 0),
-                Err(error) => worker.lost(slot, now, exchange_failure(error)),
+                Err(error) => worker.on_error(slot, now, error),
             }
             return;
         }
@@ -83,9 +61,7 @@ impl<P: ReadPace> Transport for Plain<P> {
                     if connection.stream.has_unsent() {
                         continue;
                     }
-                    connection.set(WATCHES_WRITABLE, false);
-                    let token = connection.token(slot as u32);
-                    if let Err(error) = worker.poller.modify(connection.fd, READABLE, token) {
+                    if let Err(error) = worker.watch_writable(slot, false) {
                         worker.lost(slot, now, Failure::from_errno(error));
                     }
                     return;
@@ -93,7 +69,7 @@ impl<P: ReadPace> Transport for Plain<P> {
                 Err(error) if would_block(error) => return,
                 // The server may have answered and closed without reading the rest: read its answer first.
                 Err(Errno::PIPE | Errno::CONNRESET) => return,
-                Err(error) => return worker.lost(slot, now, exchange_failure(error)),
+                Err(error) => return worker.on_error(slot, now, error),
             }
         }
     }
@@ -109,7 +85,7 @@ impl<P: ReadPace> Transport for Plain<P> {
             let result = if is_skipped {
                 socket::discard(fd, room)
             } else {
-                worker.transport.pace.receive(&mut worker.connections[slot], &mut worker.buffer[..room])
+                worker.sampled.receive(&mut worker.connections[slot], &mut worker.buffer[..room])
             };
             match result {
                 Ok(0) => return worker.on_end(slot, now),
@@ -123,7 +99,7 @@ impl<P: ReadPace> Transport for Plain<P> {
                     // Edge-triggered: a short read has emptied the socket, and later bytes cause another event. The
                     // end of a connection is reported only once, though.
                     let is_empty = count < room && !worker.connections[slot].has(PEER_CLOSED);
-                    if is_empty || (P::IS_LIMITED && is_busy) {
+                    if is_empty || (is_busy && worker.limited.is_some()) {
                         return;
                     }
                 }
@@ -133,21 +109,13 @@ impl<P: ReadPace> Transport for Plain<P> {
         }
         worker.unread.push(slot as u32);
     }
-
-    fn report(&self, report: &mut crate::worker::WorkerReport) {
-        self.pace.report(report);
-    }
 }
 
-impl<S: Source, P: ReadPace, A: WireProtocol> Worker<'_, S, Plain<P>, A> {
+impl<S: Source, A: WireProtocol> Worker<'_, S, Plain, A> {
     fn sent_in_part(&mut self, slot: usize, sent: usize) {
-        let connection = &mut self.connections[slot];
-        connection.written = sent as u32;
-        connection.set(WATCHES_WRITABLE, true);
-        let token = connection.token(slot as u32);
+        self.connections[slot].written = sent as u32;
         self.part_sent(slot, sent);
-        let connection = &self.connections[slot];
-        if let Err(error) = self.poller.modify(connection.fd, WRITABLE_TOO, token) {
+        if let Err(error) = self.watch_writable(slot, true) {
             self.lost(slot, monotonic_ns(), Failure::from_errno(error));
         }
     }

@@ -9,7 +9,6 @@
 //! response belongs to a burst, not the time for which it waited: every response has the same chance, however long it
 //! waits.
 
-use super::ReadPace;
 use crate::connection::{Connection, STAMPED};
 use crate::socket::{self, Errno};
 use crate::worker::WorkerReport;
@@ -47,8 +46,15 @@ pub(crate) struct SampledPace {
 }
 
 impl SampledPace {
-    /// Fails if the kernel cannot stamp packets.
-    pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
+    /// Without samples, and with the reason, if the kernel cannot stamp packets.
+    pub(crate) fn new(plan: &LoadPlan, connections: usize) -> (Self, Option<Errno>) {
+        match SampledPace::stamping(plan, connections) {
+            Ok(sampled) => (sampled, None),
+            Err(error) => (SampledPace::never(plan), Some(error)),
+        }
+    }
+
+    fn stamping(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(true)?);
         socket::set_stamping(stamping.0, true)?;
         let bursts = Bursts::new(BurstTimes::from_plan(plan), connections);
@@ -73,11 +79,9 @@ impl Drop for Socket {
     }
 }
 
-impl ReadPace for SampledPace {
-    const IS_LIMITED: bool = false;
-
+impl SampledPace {
     #[inline]
-    fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         if self.bursts.is_dating() {
             self.receive_stamped(connection, buffer)
         } else {
@@ -85,8 +89,10 @@ impl ReadPace for SampledPace {
         }
     }
 
+    /// When the last byte of a complete response arrived; `None` outside of bursts. `by_bytes`: the last read
+    /// completed the response, not the end of the connection, whose time is unknown.
     #[inline]
-    fn arrival<F>(&mut self, connection: &mut Connection<F>, by_bytes: bool) -> Option<ArrivalTime> {
+    pub(crate) fn arrival<F>(&mut self, connection: &mut Connection<F>, by_bytes: bool) -> Option<ArrivalTime> {
         if !self.bursts.is_dating() {
             return None;
         }
@@ -97,12 +103,15 @@ impl ReadPace for SampledPace {
         self.bursts.takes(arrival, connection.since_ns).then_some(arrival)
     }
 
+    /// When [`SampledPace::after_wait`] has work to do; `u64::MAX` = never.
     #[inline]
-    fn next_check_ns(&self) -> u64 {
+    pub(super) fn next_check_ns(&self) -> u64 {
         self.bursts.next_ns
     }
 
-    fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+    /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
+    /// Returns a finished period in which arrivals were recorded.
+    pub(super) fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         let was_dating = self.bursts.is_dating();
         let over = self.bursts.after_wait(now_ns, events, are_all);
         if self.bursts.is_dating() != was_dating {
@@ -112,12 +121,10 @@ impl ReadPace for SampledPace {
         over
     }
 
-    fn report(&self, report: &mut WorkerReport) {
+    pub(crate) fn report(&self, report: &mut WorkerReport) {
         report.tally.dated(self.bursts.open());
     }
-}
 
-impl SampledPace {
     /// Every read of a response requests a stamp, because it is not known in advance which is the last one.
     #[cold]
     fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
@@ -452,17 +459,5 @@ mod tests {
         assert!(bursts.is_dating(), "the last of them are only about to be read");
         bursts.after_wait(over_ns + 3, 512, false);
         assert!(!bursts.is_dating());
-    }
-
-    #[test]
-    fn a_short_load_is_one_burst() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        for (duration_ns, is_always) in [(SHORT_NS - 1, true), (SHORT_NS, false)] {
-            plan.duration_ns = duration_ns;
-            let mut bursts = Bursts::new(BurstTimes::from_plan(&plan), 1);
-            let is_on = |at_ns: u64| bursts.after_wait(at_ns, 1, true).is_none() && bursts.phase == BurstPhase::On;
-            let now_ns = monotonic_ns();
-            assert_eq!((now_ns..).step_by(BURST_NS as usize / 2).take(100).all(is_on), is_always, "{duration_ns}");
-        }
     }
 }

@@ -1,6 +1,5 @@
-use super::{READS_A_TURN, ReadPace, Transport};
+use super::{READS_A_TURN, Transport};
 use crate::connection::{ConnectionState, LAST_REQUEST, PEER_CLOSED, WATCHES_WRITABLE};
-use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno, errno, would_block};
 use crate::tally::Failure;
 use crate::tls::{RAW_BYTES, Sessions, TlsSetting, error_text};
@@ -19,28 +18,17 @@ impl Write for Sink {
     }
 }
 
-pub(crate) struct Tls<P> {
-    pace: P,
+pub(crate) struct Tls {
     sessions: Box<Sessions>,
 }
 
-impl<P: ReadPace> Tls<P> {
-    pub(crate) fn new(setting: &TlsSetting, connections: usize, pace: P) -> Self {
-        Tls { pace, sessions: Sessions::new(setting, connections) }
+impl Tls {
+    pub(crate) fn new(setting: &TlsSetting, connections: usize) -> Self {
+        Tls { sessions: Sessions::new(setting, connections) }
     }
 }
 
-impl<P: ReadPace> Transport for Tls<P> {
-    type Pace = P;
-
-    fn pace(&self) -> &P {
-        &self.pace
-    }
-
-    fn pace_mut(&mut self) -> &mut P {
-        &mut self.pace
-    }
-
+impl Transport for Tls {
     fn connected<S: Source, A: WireProtocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.connections[slot].state = ConnectionState::Handshaking;
         let sessions = &mut worker.transport.sessions;
@@ -87,8 +75,7 @@ impl<P: ReadPace> Transport for Tls<P> {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
             let connection = &mut worker.connections[slot];
             let (state, generation) = (connection.state, connection.generation);
-            let Tls { pace, sessions } = &mut worker.transport;
-            match pace.receive(connection, &mut sessions.raw[..room]) {
+            match worker.sampled.receive(connection, &mut worker.transport.sessions.raw[..room]) {
                 Ok(0) if state == ConnectionState::Handshaking => return worker.handshake_cut(slot, now),
                 Ok(0) => return worker.on_end(slot, now),
                 Ok(count) => {
@@ -96,7 +83,7 @@ impl<P: ReadPace> Transport for Tls<P> {
                     worker.decrypt(slot, count, now);
                     let connection = &worker.connections[slot];
                     let is_empty = count < room && !connection.has(PEER_CLOSED);
-                    let rests = P::IS_LIMITED && state == ConnectionState::Busy;
+                    let rests = worker.limited.is_some() && state == ConnectionState::Busy;
                     if connection.generation != generation || is_empty || rests {
                         return;
                     }
@@ -113,12 +100,11 @@ impl<P: ReadPace> Transport for Tls<P> {
     }
 
     fn report(&self, report: &mut crate::worker::WorkerReport) {
-        self.pace.report(report);
         report.tls = Some(self.sessions.tally.clone());
     }
 }
 
-impl<S: Source, P: ReadPace, A: WireProtocol> Worker<'_, S, Tls<P>, A> {
+impl<S: Source, A: WireProtocol> Worker<'_, S, Tls, A> {
     fn handshake_done(&mut self, slot: usize, now: u64) {
         let in_window = self.tally.covers(now);
         let sessions = &mut self.transport.sessions;
@@ -182,16 +168,10 @@ impl<S: Source, P: ReadPace, A: WireProtocol> Worker<'_, S, Tls<P>, A> {
                 self.connections[slot].written = 0;
             }
         };
-        let connection = &mut self.connections[slot];
-        let changed = match outcome {
-            Ok(is_empty) if is_empty == connection.has(WATCHES_WRITABLE) => {
-                connection.set(WATCHES_WRITABLE, !is_empty);
-                let interest = if is_empty { READABLE } else { WRITABLE_TOO };
-                self.poller.modify(connection.fd, interest, connection.token(slot as u32))
-            }
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
+        let changed = outcome.and_then(|is_empty| {
+            let has_changed = is_empty == self.connections[slot].has(WATCHES_WRITABLE);
+            if has_changed { self.watch_writable(slot, !is_empty) } else { Ok(()) }
+        });
         if let Err(error) = changed {
             self.socket_failed(slot, now, error);
         }
