@@ -132,6 +132,19 @@ impl ChartLayer {
     }
 }
 
+/// The area of the marks' intervals in a lighter colour, without a name; `None` unless all have one.
+pub fn shaded(marks: &[Mark], class: &str) -> Option<ChartLayer> {
+    let edge = |mark: &Mark| mark.interval.map(|(low, high)| Edge { x: mark.x, low, high });
+    let edges: Vec<Edge> = marks.iter().map(edge).collect::<Option<_>>()?;
+    let class = match class {
+        "s1" => "spread1",
+        "s2" => "spread2",
+        "s3" => "spread3",
+        _ => "spread4",
+    };
+    (!edges.is_empty()).then(|| ChartLayer { name: String::new(), class, edges, gaps: Vec::new() })
+}
+
 /// Stacks layers of `parts`: name, class, and a value for each load. A part without any value is left out. A load
 /// without a value of some part becomes a gap in every layer.
 pub fn stacked<N: Into<String>>(

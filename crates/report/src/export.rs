@@ -323,6 +323,15 @@ fn load_of(point: &Point, findings: &Findings) -> ExportedLoad {
     }
 }
 
+/// The file of a function: a module of the kernel, the kernel, or an object file; `None` if unknown.
+fn file_words(frame: &Frame) -> Option<String> {
+    match (&frame.module, frame.is_kernel) {
+        (Some(module), true) => Some(format!("[kernel module {module}]")),
+        (Some(module), false) => Some(module.to_string()),
+        (None, is_kernel) => is_kernel.then(|| "[kernel]".into()),
+    }
+}
+
 /// The process of a stack: `nginx (4711)`, or the place outside the server's processes.
 fn process_words(stacks: &Stacks, stack: &Stack) -> String {
     match stack.process.and_then(|place| stacks.processes.get(place as usize)) {

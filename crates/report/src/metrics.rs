@@ -82,28 +82,9 @@ pub struct Metrics {
 }
 
 impl Family {
-    fn new(kind: MetricKind, name: &str, unit: &'static str, help: &str) -> Family {
+    /// A family without series.
+    pub fn new(kind: MetricKind, name: &str, unit: &'static str, help: &str) -> Family {
         Family { name: name.into(), unit, help: help.into(), kind, samples: Vec::new() }
-    }
-
-    /// A counter.
-    pub fn counter(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(MetricKind::Counter, name, unit, help)
-    }
-
-    /// A number of things.
-    pub fn up_down(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(MetricKind::UpDown, name, unit, help)
-    }
-
-    /// A gauge.
-    pub fn gauge(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(MetricKind::Gauge, name, unit, help)
-    }
-
-    /// A histogram.
-    pub fn histogram(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(MetricKind::Histogram, name, unit, help)
     }
 
     /// Adds a series with a number.
@@ -148,8 +129,15 @@ impl Metrics {
         }
     }
 
-    /// Adds a family whose only series is `number`.
-    pub fn add_number(&mut self, family: Family, number: f64) {
-        self.families.push(family.with(&[], number));
+    /// Adds a family whose only series is this number, if it is known.
+    pub fn number(
+        &mut self,
+        kind: MetricKind,
+        name: &str,
+        unit: &'static str,
+        help: &str,
+        number: impl Into<Option<f64>>,
+    ) {
+        self.families.extend(number.into().map(|number| Family::new(kind, name, unit, help).with(&[], number)));
     }
 }

@@ -26,7 +26,6 @@ use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, PointFinding, PointPlace, SweepFindings, estimate_number, interval};
 pub use charts::CaptionedChart;
-pub(crate) use charts::area;
 use frame::PageFrame;
 use record::owner::{ELSEWHERE, OwnerState};
 use record::scenario::FindRun;

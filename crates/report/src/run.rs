@@ -123,7 +123,7 @@ fn sweep_table(sweep: &SweepFindings) -> String {
     for level in &sweep.levels {
         table.row(row(level, sweep.sweep));
     }
-    let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
+    let repeats = repeats_words(sweep.repeats);
     let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
     let reap = if has_reap { " reap: client's share of p99;" } else { "" };
     let title =
@@ -149,7 +149,7 @@ fn unloading_table(unloading: &Unloading) -> String {
             if level.is_apart { "apart" } else { "" }.into(),
         ]);
     }
-    let repeats = if unloading.repeats == 1 { "once".into() } else { format!("{} repeats", unloading.repeats) };
+    let repeats = repeats_words(unloading.repeats);
     let compared = if unloading.never_back {
         "if the server came down: up = before, down = since then, with the range of all visits since"
     } else {
@@ -157,6 +157,13 @@ fn unloading_table(unloading: &Unloading) -> String {
     };
     let title = format!("loads going up and down, {repeats}: good answers, medians; {compared}");
     wrap(&title, "", "") + &table.lines()
+}
+
+fn repeats_words(repeats: impl Into<u64>) -> String {
+    match repeats.into() {
+        1 => "once".into(),
+        repeats => format!("{repeats} repeats"),
+    }
 }
 
 pub(crate) fn load_cell(load: f64, sweep: Sweep) -> String {

@@ -3,7 +3,7 @@
 //!
 //! Layer, load and zone are labels of the samples. Functions have no addresses, so each is its own location.
 
-use super::{PRODUCT, StackRecording, process_words};
+use super::{PRODUCT, StackRecording, file_words, process_words};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -154,12 +154,7 @@ impl ProfileTables {
         if let Some(id) = self.functions.get(frame) {
             return *id;
         }
-        let file = match (&frame.module, frame.is_kernel) {
-            (Some(module), true) => format!("[kernel module {module}]"),
-            (Some(module), false) => module.to_string(),
-            (None, true) => "[kernel]".into(),
-            (None, false) => "[unknown]".into(),
-        };
+        let file = file_words(frame).unwrap_or("[unknown]".into());
         let (name, filename) = (self.string(&frame.function), self.string(&file));
         let (id, mapping_id) = (self.profile.function.len() as u64 + 1, self.mapping(&file));
         self.profile.function.push(Function { id, name, system_name: name, filename });

@@ -1,7 +1,7 @@
 //! speedscope's file format (github.com/jlfwong/speedscope). Each load is a sampled profile whose weights are CPU
 //! time, and another one with the layer as the frame after the program, because the format has no labels.
 
-use super::{PRODUCT, StackRecording};
+use super::{PRODUCT, StackRecording, file_words};
 use record::profile::stacks::NO_STACK;
 use record::profile::{Frame, Stacks};
 use serde::Serialize;
@@ -65,13 +65,7 @@ impl Frames {
     }
 
     fn function(&mut self, frame: &Frame) -> usize {
-        let file = match (&frame.module, frame.is_kernel) {
-            (Some(module), true) => Some(format!("[kernel module {module}]")),
-            (Some(module), false) => Some(module.to_string()),
-            (None, true) => Some("[kernel]".into()),
-            (None, false) => None,
-        };
-        self.place(NamedFrame { name: frame.function.to_string(), file })
+        self.place(NamedFrame { name: frame.function.to_string(), file: file_words(frame) })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Metrics of the client while `load` and `find` run: live counts of the current load, and figures and response times
 //! of finished points.
 
+use super::MetricKind::{Counter, Gauge, Histogram, UpDown};
 use super::{Buckets, Family, MetricValue, Metrics};
 use record::{Latency, LoadPlan, Pace, Point, names};
 
@@ -98,40 +99,39 @@ impl Client {
             families: Vec::new(),
         };
         let help = "Response times from the intended send, over the completed points.";
-        let mut times = Family::histogram("http.client.request.duration", "s", help);
+        let mut times = Family::new(Histogram, "http.client.request.duration", "s", help);
         times.add(&[], MetricValue::Buckets(self.times.clone()));
         metrics.add(times);
-        let open = Family::up_down("http.client.open_connections", "{connection}", "Established connections.");
-        metrics.add_number(open, self.live.connected as f64);
-        let responses =
-            Family::counter("straingauge.load.responses", "{response}", "Complete responses within windows.");
-        metrics.add_number(responses, self.completed.saturating_add(self.live.completed) as f64);
+        let (live, sum) = (&self.live, |of_points: u64, live: u64| of_points.saturating_add(live) as f64);
+        let help = "Established connections.";
+        metrics.number(UpDown, "http.client.open_connections", "{connection}", help, live.connected as f64);
+        let help = "Complete responses within windows.";
+        let responses = sum(self.completed, live.completed);
+        metrics.number(Counter, "straingauge.load.responses", "{response}", help, responses);
         let help = "Failed requests within windows, including responses with an error status.";
-        let failures = Family::counter("straingauge.load.failures", "{request}", help);
-        metrics.add_number(failures, self.failed.saturating_add(self.live.failed) as f64);
+        metrics.number(Counter, "straingauge.load.failures", "{request}", help, sum(self.failed, live.failed));
         let help = "Recent complete responses per second.";
-        let throughput = Family::gauge("straingauge.load.throughput", "{response}/s", help);
-        metrics.add_number(throughput, self.live.throughput_per_sec);
-        if let Some((connections, pace)) = self.asked {
-            let help = "Connections of the running load.";
-            metrics.add_number(Family::gauge("straingauge.load.connections", "{connection}", help), connections as f64);
-            if let Pace::Open { rate_per_sec, .. } = pace {
-                let help = "Requests per second of the running load, if it is an open loop.";
-                metrics.add_number(Family::gauge("straingauge.load.offered", "{request}/s", help), rate_per_sec);
-            }
-        }
-        let points = Family::counter("straingauge.load.points", "{point}", "Completed points.");
-        metrics.add_number(points, self.points as f64);
+        metrics.number(Gauge, "straingauge.load.throughput", "{response}/s", help, live.throughput_per_sec);
+        let help = "Connections of the running load.";
+        let connections = self.asked.map(|(connections, _)| connections as f64);
+        metrics.number(Gauge, "straingauge.load.connections", "{connection}", help, connections);
+        let help = "Requests per second of the running load, if it is an open loop.";
+        let offered = self.asked.and_then(|(_, pace)| match pace {
+            Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
+            Pace::Closed => None,
+        });
+        metrics.number(Gauge, "straingauge.load.offered", "{request}/s", help, offered);
+        metrics.number(Counter, "straingauge.load.points", "{point}", "Completed points.", self.points as f64);
         if let Some(point) = &self.last {
             let help = "The figures of the last point; docs/run-directory.md explains their names.";
             let measured =
                 point.figures.0.iter().filter_map(|(name, figure)| Some((name, &figure.unit, figure.value?)));
-            let family = Family::gauge("straingauge.figure", "", help);
+            let family = Family::new(Gauge, "straingauge.figure", "", help);
             metrics.add(measured.fold(family, |family, (name, unit, value)| {
                 family.with(&[("name", name.as_str()), ("unit", unit.as_str())], value)
             }));
             let help = "Reasons not to trust the last point.";
-            metrics.add_number(Family::gauge("straingauge.doubts", "{doubt}", help), point.doubts.len() as f64);
+            metrics.number(Gauge, "straingauge.doubts", "{doubt}", help, point.doubts.len() as f64);
         }
         metrics
     }

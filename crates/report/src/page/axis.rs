@@ -2,7 +2,7 @@
 
 use super::charts::{self, CaptionedChart};
 use super::{KeyNumber, Section, draw, layers, loads, watched};
-use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, MeasuredLoad, Scale};
+use crate::chart::{Chart, ChartLayer, ChartSeries, Mark, MeasuredLoad, Scale, shaded};
 use crate::run::axis::{COLUMNS, has_columns};
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
@@ -147,13 +147,8 @@ pub(super) fn with_intervals(
     name: &str,
     class: &'static str,
 ) -> (Option<ChartLayer>, ChartSeries) {
-    let edge = |(x, estimate): &(f64, Estimate)| Some(Edge { x: *x, low: estimate.low?, high: estimate.high? });
-    let edges: Vec<Edge> = found.iter().filter_map(edge).collect();
-    let is_whole = edges.len() == found.len() && !edges.is_empty();
-    let layer =
-        is_whole.then(|| ChartLayer { name: String::new(), class: charts::area(class), edges, gaps: Vec::new() });
-    let line = found.iter().map(|(value, estimate)| mark(*value, estimate)).collect();
-    (layer, ChartSeries { name: name.into(), class, line, ..ChartSeries::default() })
+    let line: Vec<Mark> = found.iter().map(|(value, estimate)| mark(*value, estimate)).collect();
+    (shaded(&line, class), ChartSeries { name: name.into(), class, line, ..ChartSeries::default() })
 }
 
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {

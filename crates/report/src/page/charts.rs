@@ -43,15 +43,6 @@ pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> ChartSer
     ChartSeries { class: "offered", line, is_reference: true, ..ChartSeries::default() }
 }
 
-pub(crate) fn area(class: &str) -> &'static str {
-    match class {
-        "s1" => "spread1",
-        "s2" => "spread2",
-        "s3" => "spread3",
-        _ => "spread4",
-    }
-}
-
 pub(super) fn points_of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
     run.points.iter().filter(|point| point.sweep == sweep).collect()
 }

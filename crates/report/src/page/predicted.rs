@@ -2,7 +2,7 @@
 
 use super::charts::{self, CaptionedChart};
 use super::{Section, draw};
-use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, Scale};
+use crate::chart::{Chart, ChartSeries, Mark, Scale, shaded};
 use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::predict::check::Check;
@@ -87,8 +87,7 @@ fn figure(
         return None;
     }
     let all = curve.iter().flat_map(|(_, _, low, high)| [*low, *high]).chain(dots.iter().map(|mark| mark.y)).collect();
-    let edges = curve.iter().map(|(load, _, low, high)| Edge { x: *load, low: *low, high: *high }).collect();
-    let line = curve
+    let line: Vec<Mark> = curve
         .iter()
         .map(|(x, y, low, high)| Mark { interval: Some((*low, *high)), origin: "modelled", ..(*x, *y).into() })
         .collect();
@@ -103,7 +102,7 @@ fn figure(
                 "The curve of the model '{}' and the measured points.",
                 found.fitted.choice.server.form.word()
             ),
-            layers: vec![ChartLayer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
+            layers: shaded(&line, "s1").into_iter().collect(),
             series: vec![ChartSeries { class: "s1", line, dots, ..ChartSeries::default() }],
             unit: if name == names::THROUGHPUT { "1/s" } else { "us" },
             interval_name: "95 % interval",

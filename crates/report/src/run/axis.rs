@@ -58,10 +58,10 @@ pub(super) fn table(axis: &AxisFindings) -> String {
         return layers;
     }
     let between = if layers.is_empty() { "" } else { "\n" };
-    let repeats = if axis.repeats == 1 { "once".into() } else { format!("{} repeats", axis.repeats) };
     let title = format!(
-        "{}, {repeats}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
-        axis.axis.name()
+        "{}, {}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
+        axis.axis.name(),
+        super::repeats_words(axis.repeats)
     );
     layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).aligned(0).lines()
 }

@@ -1,8 +1,8 @@
 //! Trends: figures of the runs of one scenario over time.
 
 use super::shown;
-use crate::chart::{Chart, ChartLayer, ChartSeries, Edge, Mark, Marker, Scale};
-use crate::page::{CaptionedChart, area};
+use crate::chart::{Chart, ChartSeries, Mark, Marker, Scale, shaded};
+use crate::page::CaptionedChart;
 use crate::text::number;
 use analyze::index::Row;
 use record::units::{format_nanos, format_si};
@@ -37,11 +37,8 @@ impl TimeAxis {
     }
 }
 
-/// A figure of a run.
-struct TrendValue {
-    value: f64,
-    interval: Option<(f64, f64)>,
-}
+/// A figure of a run, and its interval.
+type TrendValue = (f64, Option<(f64, f64)>);
 
 struct TrendLine {
     title: &'static str,
@@ -62,7 +59,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
             class: "s1",
             of: |row| {
                 let plan = row.answer.as_ref()?.plan_per_sec?;
-                Some(TrendValue { value: plan.value, interval: plan.interval() })
+                Some((plan.value, plan.interval()))
             },
             words: format_si,
         },
@@ -71,7 +68,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
             y_name: "requests per second",
             unit: "1/s",
             class: "s2",
-            of: |row| row.peak.map(|peak| TrendValue { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
+            of: |row| row.peak.map(|peak| (peak.per_sec, peak.low.zip(peak.high))),
             words: format_si,
         },
         TrendLine {
@@ -79,7 +76,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
             y_name: "at the yield point, or at the peak without one",
             unit: "us",
             class: "s4",
-            of: |row| row.response_p99_us.map(|value| TrendValue { value, interval: None }),
+            of: |row| row.response_p99_us.map(|us| (us, None)),
             words: |us| format_nanos(us * 1e3),
         },
         TrendLine {
@@ -87,7 +84,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
             y_name: "server CPU at the same load, us per request",
             unit: "us",
             class: "s3",
-            of: |row| row.cpu_us_per_request.map(|value| TrendValue { value, interval: None }),
+            of: |row| row.cpu_us_per_request.map(|us| (us, None)),
             words: number,
         },
     ];
@@ -97,17 +94,15 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
 
 fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedChart> {
     let mark = |row: &&Row| {
-        let TrendValue { value, interval } = (line.of)(row).filter(|of| of.value.is_finite())?;
+        let (value, interval) = (line.of)(row).filter(|(value, _)| value.is_finite())?;
         Some(Mark { interval, ..(time.at(row), value).into() })
     };
     let marks: Vec<Mark> = runs.iter().filter_map(mark).collect();
     if marks.len() < 2 {
         return None;
     }
-    let edges: Vec<Edge> =
-        marks.iter().filter_map(|mark| mark.interval.map(|(low, high)| Edge { x: mark.x, low, high })).collect();
-    let is_whole = edges.len() == marks.len();
-    let highest = edges.iter().map(|edge| edge.high).chain(marks.iter().map(|mark| mark.y));
+    let ends = marks.iter().filter_map(|mark| Some(mark.interval?.1));
+    let highest = ends.chain(marks.iter().map(|mark| mark.y));
     let y = Scale::linear(highest, line.words);
     let x = Scale::linear(runs.iter().map(|row| time.at(row)), number);
     let began = super::began(runs[0]);
@@ -115,14 +110,13 @@ fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedC
     let mut chart = Chart::empty(&format!("{} over time", line.title), &x_name, line.y_name, x, y);
     chart.description = description(runs, line);
     chart.markers = markers(runs, time);
-    let layer = ChartLayer { name: String::new(), class: area(line.class), edges, gaps: Vec::new() };
-    chart.layers = if is_whole { vec![layer] } else { Vec::new() };
+    chart.layers.extend(shaded(&marks, line.class));
+    let area = if chart.layers.is_empty() { "" } else { " Shaded: the interval." };
     chart.series = vec![ChartSeries { class: line.class, line: marks, is_dotted: true, ..ChartSeries::default() }];
     (chart.unit, chart.interval_name) = (line.unit, "interval");
-    let shaded = if is_whole { " Shaded: the interval." } else { "" };
     Some(CaptionedChart {
         title: line.title,
-        caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."),
+        caption: format!("Dots: runs.{area} Marked: worse runs, new versions."),
         chart,
     })
 }
@@ -130,7 +124,7 @@ fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedC
 /// The values in words, for screen readers.
 fn description(runs: &[&Row], line: &TrendLine) -> String {
     let words = |row: &&Row| {
-        let value = (line.words)((line.of)(row)?.value);
+        let value = (line.words)((line.of)(row)?.0);
         let worse = row.before.as_ref().filter(|before| before.is_worse());
         Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
     };

@@ -1,7 +1,7 @@
 //! A reading as metrics.
 
 use super::Screen;
-use crate::metrics::{Buckets, Family, MetricValue, Metrics};
+use crate::metrics::{Buckets, Family, MetricKind, MetricValue, Metrics};
 use record::Doubt;
 use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
@@ -51,7 +51,8 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     // A counter that lacks requests has another name, so that no rate is wrong; `straingauge.counted` is the time
     // that it covers.
     let is_whole = reading.counted_ns.is_none();
-    let mut durations = Family::histogram(
+    let mut durations = Family::new(
+        MetricKind::Histogram,
         if is_whole { "http.server.request.duration" } else { "straingauge.request.duration_counted" },
         "s",
         "Time from the first read to the sending of the response's last segment.",
@@ -68,21 +69,22 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
         ("request_cpu", "s", "CPU time charged to requests.", |class| class.cpu_ns as f64 / 1e9),
     ];
     for (name, unit, help, number) in by_class {
-        let family = Family::counter(&counted_name(&format!("straingauge.{name}"), reading), unit, help);
+        let family =
+            Family::new(MetricKind::Counter, &counted_name(&format!("straingauge.{name}"), reading), unit, help);
         metrics.add(classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals))));
     }
     if !reading.classes.is_empty() {
         let help = "Time in which requests were counted. Divide metrics whose names contain `counted` by it.";
-        let counted = Family::counter("straingauge.counted", "s", help);
-        metrics.add_number(counted, reading.counted_time_ns() as f64 / 1e9);
+        metrics.number(MetricKind::Counter, "straingauge.counted", "s", help, reading.counted_time_ns() as f64 / 1e9);
     }
     if let Some(open) = &reading.open {
         let help = "Requests in progress: read and not answered (waiting), or not acknowledged in full (sending).";
-        let active = Family::up_down("http.server.active_requests", "{request}", help);
+        let active = Family::new(MetricKind::UpDown, "http.server.active_requests", "{request}", help);
         let active = active.with(&[("state", "waiting")], open.waiting as f64);
         metrics.add(active.with(&[("state", "sending")], open.sending as f64));
     }
-    let mut phases = Family::gauge(
+    let mut phases = Family::new(
+        MetricKind::Gauge,
         "straingauge.phase",
         "s",
         "Mean time of a request's phase, from windows; clock is elapsed or cpu.",
@@ -111,31 +113,30 @@ fn counted_name(name: &str, reading: &Reading) -> String {
 
 fn of_connections(metrics: &mut Metrics, reading: &Reading) {
     let connections = &reading.connections;
-    let states = Family::up_down("straingauge.connections", "{connection}", "Sockets of the port by TCP state.");
+    let states =
+        Family::new(MetricKind::UpDown, "straingauge.connections", "{connection}", "Sockets of the port by TCP state.");
     metrics.add(connections.states.iter().fold(states, |family, (state, count)| {
         family.with(&[("network.connection.state", &state_word(state))], *count as f64)
     }));
-    let mut one = |family: Family, value: Option<u64>| {
-        if let Some(value) = value {
-            metrics.add_number(family, value as f64);
-        }
-    };
     for counter in Counter::ALL {
         let declaration = counter.declaration();
         let unit = if declaration.metric.ends_with("_bytes") { "By" } else { "1" };
         let name = format!("straingauge.{}", declaration.metric);
         let name = if declaration.is_loss { counted_name(&name, reading) } else { name };
-        one(Family::counter(&name, unit, declaration.help), reading.count(counter));
+        let count = reading.count(counter).map(|count| count as f64);
+        metrics.number(MetricKind::Counter, &name, unit, declaration.help, count);
     }
-    let waiting = "Connections waiting to be accepted, at the listener with the fullest queue.";
-    one(Family::up_down("straingauge.accept_queue", "{connection}", waiting), connections.accept_queue);
-    let limit =
-        Family::up_down("straingauge.accept_queue_limit", "{connection}", "Maximum length of that accept queue.");
-    one(limit, connections.accept_queue_limit);
-    let dropped = "Connections and SYNs dropped by the port's listeners because a queue was full.";
-    one(Family::counter("straingauge.port_drops", "{connection}", dropped), connections.port_drops);
-    let overflows = "Connections dropped because of a full accept queue, in the whole namespace.";
-    one(Family::counter("straingauge.listen_overflows", "{connection}", overflows), connections.listen_overflows);
+    let mut connection = |kind, name: &str, help: &str, count: Option<u64>| {
+        metrics.number(kind, &format!("straingauge.{name}"), "{connection}", help, count.map(|count| count as f64));
+    };
+    let help = "Connections waiting to be accepted, at the listener with the fullest queue.";
+    connection(MetricKind::UpDown, "accept_queue", help, connections.accept_queue);
+    let help = "Maximum length of that accept queue.";
+    connection(MetricKind::UpDown, "accept_queue_limit", help, connections.accept_queue_limit);
+    let help = "Connections and SYNs dropped by the port's listeners because a queue was full.";
+    connection(MetricKind::Counter, "port_drops", help, connections.port_drops);
+    let help = "Connections dropped because of a full accept queue, in the whole namespace.";
+    connection(MetricKind::Counter, "listen_overflows", help, connections.listen_overflows);
 }
 
 fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
@@ -149,32 +150,35 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
         ];
         // Not a counter, because CPU time moves between parts when its use becomes known, and `elsewhere` may be
         // negative.
-        let family = Family::up_down("straingauge.cpu", "s", help);
+        let family = Family::new(MetricKind::UpDown, "straingauge.cpu", "s", help);
         metrics.add(parts.iter().fold(family, |family, (part, ns)| family.with(&[("part", part)], *ns as f64 / 1e9)));
     }
-    if let Some(cpu) = &reading.cpu {
-        let time =
-            Family::counter("straingauge.server_cpu", "s", "CPU time of the server's processes by the scheduler.");
-        metrics.add_number(time, cpu.group_ns as f64 / 1e9);
-        let memory = Family::up_down("straingauge.server_resident", "By", "Resident memory of the server's processes.");
-        metrics.add_number(memory, cpu.resident_bytes as f64);
-        let processes = Family::up_down("straingauge.server_processes", "{process}", "Processes of the server.");
-        metrics.add_number(processes, cpu.processes as f64);
-    }
-    if let Some(added) = &reading.cost.added {
-        let help = "CPU time added by watching, from event counts and calibration.";
-        metrics.add_number(Family::counter("straingauge.watch_added_cpu", "s", help), added.added_ns / 1e9);
-    }
-    let own = Family::counter("straingauge.watch_own_cpu", "s", "CPU time of straingauge itself.");
-    metrics.add_number(own, reading.cost.own_cpu_ns as f64 / 1e9);
-    let doubted = Family::gauge("straingauge.watch_doubts", "{doubt}", "Reasons not to trust these figures.");
-    metrics.add_number(doubted, doubts.len() as f64);
+    let cpu = reading.cpu.as_ref();
+    let help = "CPU time of the server's processes by the scheduler.";
+    let seconds = cpu.map(|cpu| cpu.group_ns as f64 / 1e9);
+    metrics.number(MetricKind::Counter, "straingauge.server_cpu", "s", help, seconds);
+    let help = "Resident memory of the server's processes.";
+    metrics.number(
+        MetricKind::UpDown,
+        "straingauge.server_resident",
+        "By",
+        help,
+        cpu.map(|cpu| cpu.resident_bytes as f64),
+    );
+    let (help, count) = ("Processes of the server.", cpu.map(|cpu| cpu.processes as f64));
+    metrics.number(MetricKind::UpDown, "straingauge.server_processes", "{process}", help, count);
+    let help = "CPU time added by watching, from event counts and calibration.";
+    let added = reading.cost.added.as_ref().map(|added| added.added_ns / 1e9);
+    metrics.number(MetricKind::Counter, "straingauge.watch_added_cpu", "s", help, added);
+    let (help, own) = ("CPU time of straingauge itself.", reading.cost.own_cpu_ns as f64 / 1e9);
+    metrics.number(MetricKind::Counter, "straingauge.watch_own_cpu", "s", help, own);
+    let (help, doubted) = ("Reasons not to trust these figures.", doubts.len() as f64);
+    metrics.number(MetricKind::Gauge, "straingauge.watch_doubts", "{doubt}", help, doubted);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::MetricKind;
     use crate::metrics::text::{MetricsFormat, page};
     use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates};
 

@@ -1,6 +1,6 @@
 //! The headroom of a watched server in words.
 
-use crate::metrics::{Family, Metrics};
+use crate::metrics::{Family, MetricKind, Metrics};
 use record::units::{format_si, grouped};
 use record::watch::{Headroom, Limit, LimitKind, Range};
 
@@ -55,7 +55,7 @@ pub fn add(metrics: &mut Metrics, found: &Headroom) {
     // If a limit is not visible, only the upper end is valid.
     let holds = |end: &str| found.unseen.is_none() || end == "high";
     let help = "Requests per second that the server can serve, estimated from its traffic.";
-    let mut capacity = Family::gauge("straingauge.capacity", "{request}/s", help);
+    let mut capacity = Family::new(MetricKind::Gauge, "straingauge.capacity", "{request}/s", help);
     for (end, value) in found.capacity_per_sec.iter().flat_map(ends) {
         if let Some(value) = value.filter(|_| holds(end)) {
             capacity = capacity.with(&[("end", end)], value);
@@ -63,7 +63,7 @@ pub fn add(metrics: &mut Metrics, found: &Headroom) {
     }
     metrics.add(capacity);
     let help = "The load at which a limit is reached, as a multiple of the current load.";
-    let mut by_limit = Family::gauge("straingauge.headroom", "1", help);
+    let mut by_limit = Family::new(MetricKind::Gauge, "straingauge.headroom", "1", help);
     for limit in &found.limits {
         for (end, value) in ends(&limit.times) {
             if let Some(value) = value {
