@@ -59,9 +59,7 @@ def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
             if sweep == "connections":
                 panel.set_xscale("log", base=2)
             _mark(panel, _sweep_findings(findings, sweep))
-            panel.grid(True, alpha=0.3)
-            if panel.get_legend_handles_labels()[0]:
-                panel.legend(fontsize="small")
+            _finish(panel)
         axes[-1][column].set_xlabel(label)
     # '$' would start a formula.
     figure.suptitle(f"{run.record.url} ({run.record.status})".replace("$", r"\$"))
@@ -75,6 +73,12 @@ def _draw(panel: Any, levels: "List[Tuple[float, float]]", points: "List[Tuple[O
     (line,) = panel.plot([load for load, _ in levels], [value for _, value in levels], label=words)
     known = [(load, value) for load, value in points if load is not None and value is not None]
     panel.plot([load for load, _ in known], [value for _, value in known], ".", alpha=0.4, color=line.get_color())
+
+
+def _finish(panel: Any) -> None:
+    panel.grid(True, alpha=0.3)
+    if panel.get_legend_handles_labels()[0]:
+        panel.legend(fontsize="small")
 
 
 def _sweep_findings(findings: Mapping[str, Any], sweep: str) -> Mapping[str, Any]:
@@ -123,9 +127,7 @@ def response_times(run: Run, indices: "Optional[List[int]]" = None, tag: str = "
     panel.set_yscale("log")
     panel.set_xlabel("1 in N requests takes at least")
     panel.set_ylabel(f"{tag} time (us)")
-    panel.grid(True, alpha=0.3)
-    if panel.get_legend_handles_labels()[0]:
-        panel.legend(fontsize="small")
+    _finish(panel)
     figure.tight_layout()
     return figure  # type: ignore[no-any-return]
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-from typing import Any, List
+from typing import Any, Coroutine, List
 
 from .cluster import STOP_S, Member, sentence
 
@@ -63,7 +63,15 @@ async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.St
     A caller that cancels this must end all workers.
 
     """
-    ways = [asyncio.ensure_future(_to_worker(member, reader)), asyncio.ensure_future(_from_worker(member, writer))]
+    async def carried(way: Coroutine[Any, Any, str]) -> str:
+        try:
+            return await way
+        except OSError:
+            return ""
+        except Exception as why:
+            return loss(why)
+
+    ways = [asyncio.ensure_future(carried(way)) for way in (_to_worker(member, reader), _from_worker(member, writer))]
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         why = next(iter(done)).result()
@@ -81,36 +89,22 @@ async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.St
 
 
 async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
-    try:
-        while data := await reader.read(CHUNK_BYTES):
-            if not await member.write(data):
-                # The end of the worker's output holds the reason.
-                await asyncio.sleep(STOP_S)
-                return "it takes no more messages"
-    except OSError:
-        pass
-    except asyncio.CancelledError:
-        raise
-    except Exception as why:
-        return loss(why)
+    while data := await reader.read(CHUNK_BYTES):
+        if not await member.write(data):
+            # The end of the worker's output holds the reason.
+            await asyncio.sleep(STOP_S)
+            return "it takes no more messages"
     return ""
 
 
 async def _from_worker(member: Member, writer: asyncio.StreamWriter) -> str:
-    try:
-        while True:
-            data, ended = await member.read()
-            if ended is not None:
-                return str(ended)
-            writer.write(data)
-            # A worker that sends more than the driver reads must wait.
-            await writer.drain()
-    except OSError:
-        return ""
-    except asyncio.CancelledError:
-        raise
-    except Exception as why:
-        return loss(why)
+    while True:
+        data, ended = await member.read()
+        if ended is not None:
+            return str(ended)
+        writer.write(data)
+        # A worker that sends more than the driver reads must wait.
+        await writer.drain()
 
 
 def loss(why: Exception) -> str:
