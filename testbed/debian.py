@@ -1,13 +1,20 @@
-"""Finds this machine's source of Debian packages, and makes root file systems from them."""
+"""Finds this machine's source of Debian packages, makes root file systems from them, and tests in these."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-KEPT = Path(__file__).resolve().parent.parent / "target" / "userlands"
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "target" / "userlands"
 
 
 def mirror() -> str | None:
@@ -46,3 +53,58 @@ def unpacked(name: str, release: str, where: str, packages: list[str]) -> str | 
         return f"debootstrap cannot have {release}: {said[-1]}"
     part.rename(root)
     return None
+
+
+class Count:
+    """Runs tests and counts their results."""
+
+    def __init__(self) -> None:
+        self.passed = self.failed = self.skipped = 0
+
+    def test(self, name: str, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except (AssertionError, OSError, ValueError, LookupError, subprocess.SubprocessError) as why:
+            print(f"{why}\nFAILED {name}", flush=True)
+            self.failed += 1
+        else:
+            print(f"ok {name}", flush=True)
+            self.passed += 1
+
+    def skip(self, name: str, why: str) -> None:
+        print(f"SKIPPED {name}: {why}", flush=True)
+        self.skipped += 1
+
+    def sum_up(self) -> int:
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+        return 1 if self.failed else 0
+
+
+def run(*words: str) -> str:
+    """Returns the program's output. An error has the end of it."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def in_namespaces(script: str, given: object) -> list[str]:
+    """The command that runs `script --inside GIVEN` in a mount and a network namespace that end with it."""
+    return ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, script, "--inside", json.dumps(given)]
+
+
+@contextmanager
+def sandbox(name: str, port: int) -> Iterator[Path]:
+    """A directory in memory for mounts, which no process outside the namespace sees, and a small server on loopback."""
+    run("ip", "link", "set", "lo", "up")
+    place = Path(tempfile.mkdtemp(prefix=f"straingauge-{name}-"))
+    server = subprocess.Popen([sys.executable, str(ROOT / "testbed/python/stalling.py"), "--port", str(port), "--every", "3600", "--stall", "0"])
+    try:
+        run("mount", "-t", "tmpfs", "-o", "mode=755", name, str(place))
+        time.sleep(1)
+        yield place
+    finally:
+        server.terminate()
+        server.wait()
+        subprocess.run(["umount", "--recursive", "--lazy", str(place)], check=False)
+        place.rmdir()
