@@ -5,6 +5,8 @@
 use crate::server::guardian;
 use record::leftovers::{FoundLeftovers, Leftover, LeftoverKind, SearchScope};
 use record::owner::Owner;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Maximum rounds, because ending one process may orphan others.
@@ -21,12 +23,16 @@ pub fn find(scene: &SearchScope) -> FoundLeftovers {
     found
 }
 
-#[derive(Debug, Default)]
+/// The output of `--json` with `--leftovers` or `--clean`.
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Removal {
+    /// Things that killed runs left and that still exist.
+    pub leftovers: Vec<Leftover>,
+    /// Things that `--clean` removed.
     pub removed: Vec<Leftover>,
-    /// Leftovers that could not be removed, and why.
-    pub failed: Vec<(Leftover, String)>,
-    /// Places that could not be checked.
+    /// Reasons why something could not be removed, one sentence each.
+    pub not_removed: Vec<String>,
+    /// Things that could not be checked, and why, one sentence each.
     pub not_seen: Vec<String>,
 }
 
@@ -37,13 +43,17 @@ pub fn remove(folders: &[PathBuf], of: Option<Owner>) -> Removal {
         let mut found = find(&SearchScope::new(folders.to_vec()));
         found.left.retain(|left| of.is_none_or(|owner| left.owner == owner));
         removal.not_seen = found.not_seen;
-        removal.failed.clear();
+        removal.leftovers.clear();
+        removal.not_removed.clear();
         let before = removal.removed.len();
         for kind in kinds() {
             for left in found.left.iter().filter(|left| left.kind == kind.name) {
                 match (kind.remove)(left) {
                     Ok(()) => removal.removed.push(left.clone()),
-                    Err(why) => removal.failed.push((left.clone(), why)),
+                    Err(why) => {
+                        removal.leftovers.push(left.clone());
+                        removal.not_removed.push(why);
+                    }
                 }
             }
         }
@@ -60,13 +70,8 @@ pub fn clean_up() -> Vec<String> {
     let removed = removal.removed.iter().map(|left| {
         format!("cleaned up after process {}: {} {} ({})", left.owner.pid, left.kind, left.name, left.detail)
     });
-    let failed = removal.failed.iter().map(|(_, why)| format!("left over from an earlier run: {why}"));
+    let failed = removal.not_removed.iter().map(|why| format!("left over from an earlier run: {why}"));
     removed.chain(failed).collect()
-}
-
-/// Removes the leftovers of one process, for its guardian. The next run tries again if that fails.
-pub fn clean_up_after(owner: Owner) {
-    remove(&[], Some(owner));
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 
 use crate::cli::DoctorArgs;
 use crate::failure::{self, print_either, refuse_if, wrong_usage};
-use crate::leftovers;
+use crate::leftovers::{self, Removal};
 use anyhow::Result;
-use record::leftovers::{Leftover, SearchScope};
+use record::leftovers::SearchScope;
 use record::machine::{Capability, MachineFacts};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -17,35 +17,18 @@ pub struct Shown<'a> {
     machine: &'a MachineFacts,
 }
 
-/// The output of `--json` with `--leftovers` or `--clean`.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
-pub struct Left {
-    /// Things that killed runs left and that still exist.
-    leftovers: Vec<Leftover>,
-    /// Things that `--clean` removed.
-    removed: Vec<Leftover>,
-    /// Reasons why something could not be removed, one sentence each.
-    not_removed: Vec<String>,
-    /// Things that could not be checked, and why, one sentence each.
-    not_seen: Vec<String>,
-}
-
 fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     let folders = if args.runs.is_empty() { vec![crate::defaults::RUNS.into()] } else { args.runs.clone() };
     if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {
         let shown = record::text::plain(&missing.display().to_string(), 300);
         return Err(wrong_usage(format!("folder {shown} does not exist: name a folder of runs after --runs")));
     }
-    let mut shown = Left { leftovers: Vec::new(), removed: Vec::new(), not_removed: Vec::new(), not_seen: Vec::new() };
-    if args.clean {
-        let removal = leftovers::remove(&folders, None);
-        shown.removed = removal.removed;
-        shown.not_seen = removal.not_seen;
-        (shown.leftovers, shown.not_removed) = removal.failed.into_iter().unzip();
+    let shown = if args.clean {
+        leftovers::remove(&folders, None)
     } else {
         let found = leftovers::find(&SearchScope::new(folders));
-        (shown.leftovers, shown.not_seen) = (found.left, found.not_seen);
-    }
+        Removal { leftovers: found.left, not_seen: found.not_seen, ..Removal::default() }
+    };
     let text = || report::doctor::leftovers(&shown.leftovers, &shown.removed, &shown.not_removed, &shown.not_seen);
     print_either(args.json, || &shown, text)?;
     Ok(ExitCode::from(if shown.leftovers.is_empty() { failure::DONE } else { failure::FAILED }))

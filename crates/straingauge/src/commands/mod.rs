@@ -52,7 +52,9 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),
         Command::RestoreShare { command, usual } => Ok(crate::shift::restore_on_end(&command, usual)),
         Command::GuardSession { session, mark } => {
-            Ok(crate::server::guardian::run_guardian(session, &mark, crate::leftovers::clean_up_after))
+            // The next run tries again if the removal fails.
+            let clean_up = |owner| drop(crate::leftovers::remove(&[], Some(owner)));
+            Ok(crate::server::guardian::run_guardian(session, &mark, clean_up))
         }
     }
 }

@@ -21,7 +21,7 @@ const SCHEMAS: &[Described] = &[
     ("wan", "wan --json, on standard error", schema_of::<wan::Crossed<'_>>),
     ("files", "files --json", schema_of::<files::Files<'_>>),
     ("doctor", "doctor --json", schema_of::<doctor::Shown<'_>>),
-    ("leftovers", "doctor --leftovers --json, and doctor --clean --json", schema_of::<doctor::Left>),
+    ("leftovers", "doctor --leftovers --json, and doctor --clean --json", schema_of::<crate::leftovers::Removal>),
 ];
 
 /// The schema of the serialised form. It allows unknown members, because later versions add some.
