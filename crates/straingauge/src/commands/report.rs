@@ -34,11 +34,10 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
     }
-    if let Some(other) = analyze::compare::compared_run(&run) {
-        return side_by_side(&args, &summary, &run, &other);
-    }
-    print(&args, || run_output(&run).value(), || run_text(&run, args.full))?;
-    summary.write(|| run_markdown(&run, &[]), &[])?;
+    let other = analyze::compare::compared_run(&run);
+    let shown = ShownRuns::new(&run, other.as_ref(), analyze::compare::THRESHOLD_RATIO);
+    print(&args, || shown.output().value(), || shown.text(args.full))?;
+    summary.write(|| shown.markdown(&[]), &[])?;
     reported(&args, &run, &report::page::html(&run))
 }
 
@@ -66,70 +65,85 @@ fn with_findings(run: &RunDir) -> json::Run<'_> {
     json::Run::new(run, findings, verdict)
 }
 
-pub fn run_output(run: &RunDir) -> Output<'_> {
-    Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
-}
-
 /// Text output of a run of `find` or `load`: one screen, or everything.
-pub fn run_text(run: &RunDir, is_full: bool) -> String {
+fn run_text(run: &RunDir, is_full: bool) -> String {
     let (findings, verdict) = judged(run);
     let text = if is_full { report::run::full } else { report::run::text };
     text(run, &findings, &verdict) + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
-/// One screen of Markdown for a run of `find` or `load`, with the results of its checks.
-pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
-    let (findings, verdict) = judged(run);
-    report::markdown::run(run, &findings, &verdict, checks)
+/// A run of `find` or `load`, or two that were measured in turn: two servers, or one without and with a command.
+pub struct ShownRuns<'a> {
+    a: &'a RunDir,
+    pair: Option<Pair<'a>>,
 }
 
-/// The comparison of two sides measured in turn: two servers, or one without and with a command.
-pub struct ComparedRuns {
+struct Pair<'a> {
+    b: &'a RunDir,
     compared: Result<Comparison, Refused>,
     price: Option<Price>,
 }
 
-impl ComparedRuns {
-    pub fn compare(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> ComparedRuns {
-        let compared = analyze::compare::interleaved(a, b, threshold_ratio);
-        let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
-        ComparedRuns { compared, price }
+impl<'a> ShownRuns<'a> {
+    pub fn new(a: &'a RunDir, b: Option<&'a RunDir>, threshold_ratio: f64) -> ShownRuns<'a> {
+        let pair = |b: &'a RunDir| {
+            let compared = analyze::compare::interleaved(a, b, threshold_ratio);
+            let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
+            Pair { b, compared, price }
+        };
+        ShownRuns { a, pair: b.map(pair) }
     }
 
-    pub fn conclusion(self) -> Result<Conclusion, Refused> {
-        Ok(self.compared?.conclusion)
+    /// The conclusion of the comparison; `None` for a single run.
+    pub fn conclusion(self) -> Result<Option<Conclusion>, Refused> {
+        self.pair.map(|pair| Ok(pair.compared?.conclusion)).transpose()
     }
 
-    pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
-        let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
-        let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
+    pub fn output(&self) -> Output<'_> {
+        let Some(Pair { b, compared, price }) = &self.pair else {
+            let what_ifs = Some(analyze::predict::kept(self.a));
+            return Content::Run(Box::new(json::Run { what_ifs, ..with_findings(self.a) })).into();
+        };
+        let [a, b] = [self.a, *b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
+        let (comparison, price) = (compared.as_ref().ok(), price.as_ref());
         Content::SideBySide(json::SideBySide { a, b, comparison, price }).into()
     }
 
-    pub fn text(&self, a: &RunDir, b: &RunDir) -> String {
-        match (&self.price, &self.compared) {
-            (Some(price), Ok(compared)) => report::price::text(a, b, price, compared),
+    /// One screen, or everything of a single run.
+    pub fn text(&self, is_full: bool) -> String {
+        let Some(Pair { b, compared, price }) = &self.pair else { return run_text(self.a, is_full) };
+        match (price, compared) {
+            (Some(price), Ok(compared)) => report::price::text(self.a, b, price, compared),
             (None, _) if !b.record.scenario.beside().is_empty() => {
                 let command = record::text::plain(&b.record.scenario.beside().join(" "), 120);
-                format!("{}\nNo price: nothing was measured with '{command}' running.\n", run_text(a, false))
+                let text = run_text(self.a, false);
+                format!("{text}\nNo price: nothing was measured with '{command}' running.\n")
             }
-            (_, compared) => report::run::side_by_side(a, b, compared.as_ref()),
+            (_, compared) => report::run::side_by_side(self.a, b, compared.as_ref()),
         }
     }
 
-    pub fn markdown(&self, a: &RunDir, b: &RunDir, checks: &[Case]) -> String {
-        let verdict = |run| judged(run).1;
-        match (&self.price, &self.compared) {
-            (Some(price), Ok(compared)) => report::markdown::price((a, b), &verdict(a), price, compared, checks),
+    /// One screen of Markdown with the results of the checks.
+    pub fn markdown(&self, checks: &[Case]) -> String {
+        let (findings, verdict) = judged(self.a);
+        let Some(Pair { b, compared, price }) = &self.pair else {
+            return report::markdown::run(self.a, &findings, &verdict, checks);
+        };
+        match (price, compared) {
+            (Some(price), Ok(compared)) => report::markdown::price((self.a, b), &verdict, price, compared, checks),
             (_, compared) => {
-                report::markdown::side_by_side((a, b), (&verdict(a), &verdict(b)), compared.as_ref(), checks)
+                report::markdown::side_by_side((self.a, b), (&verdict, &judged(b).1), compared.as_ref(), checks)
             }
         }
     }
 
+    /// The checks of the comparison.
     pub fn checks(&self) -> Vec<Case> {
-        let names = if self.price.is_some() { ["without", "with"] } else { ["A", "B"] };
-        report::check::comparison(self.compared.as_ref(), names)
+        let check = |pair: &Pair<'_>| {
+            let names = if pair.price.is_some() { ["without", "with"] } else { ["A", "B"] };
+            report::check::comparison(pair.compared.as_ref(), names)
+        };
+        self.pair.as_ref().map(check).unwrap_or_default()
     }
 }
 
@@ -140,13 +154,6 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     }
     super::export::write(&args.export, &recording)?;
     Ok(ExitCode::from(failure::DONE))
-}
-
-fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
-    let pair = ComparedRuns::compare(a, b, analyze::compare::THRESHOLD_RATIO);
-    print(args, || pair.output(a, b).value(), || pair.text(a, b))?;
-    summary.write(|| pair.markdown(a, b, &[]), &[])?;
-    reported(args, a, &report::page::html(a))
 }
 
 fn by_tool(args: &ReportArgs, tool: &str) -> Result<ExitCode> {

@@ -1,9 +1,10 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Search, SearchEnd};
-use crate::commands::report::{ComparedRuns, run_markdown, run_output, run_text, write_report};
+use crate::commands::report::{ShownRuns, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
+use analyze::compare::THRESHOLD_RATIO;
 use analyze::limit::{FailLimit, LimitCheck};
 use analyze::{answer, zones};
 use anyhow::{Result, bail};
@@ -36,27 +37,19 @@ impl Search<'_> {
             runs.push(side.run());
         }
         let first = &runs[0];
-        let compared = match (&self.plan.second, runs.as_slice()) {
-            (Some(second), [a, b]) => Some(ComparedRuns::compare(a, b, second.threshold_ratio)),
-            _ => None,
-        };
+        let threshold_ratio = self.plan.second.as_ref().map_or(THRESHOLD_RATIO, |second| second.threshold_ratio);
+        let results = ShownRuns::new(first, runs.get(1), threshold_ratio);
         let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
         let judged = judged(limits, &runs, names);
         let crossed = judged.iter().filter(|one| one.check.is_crossed);
         let crossed: Vec<String> =
             crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check.words)).collect();
         let json = || {
-            let mut output = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => compared.output(a, b),
-                _ => run_output(first),
-            };
+            let mut output = results.output();
             output.limits_crossed = Some(crossed.clone());
             output.value()
         };
-        let text = || match (runs.as_slice(), &compared) {
-            ([a, b], Some(compared)) => compared.text(a, b),
-            _ => run_text(first, self.plan.is_full),
-        };
+        let text = || results.text(self.plan.is_full);
         let output = &self.drive.output;
         let shown = if output.summary.files().are_printed() { Ok(()) } else { print_either(output.json, json, text) };
         let mut progress = Progress::new(output.quiet);
@@ -68,17 +61,12 @@ impl Search<'_> {
         }
         let mut checks = vec![check::end(why.as_deref())];
         checks.extend(judged.iter().map(|one| check::limit(one.whose, one.limit, &one.check)));
-        let markdown = || match (runs.as_slice(), &compared) {
-            ([a, b], Some(compared)) => compared.markdown(a, b, &checks),
-            _ => run_markdown(first, &checks),
-        };
-        let compared_checks = compared.as_ref().map(ComparedRuns::checks).unwrap_or_default();
-        let mut cases = [&checks[..], &compared_checks[..]].concat();
+        let mut cases = [&checks[..], &results.checks()[..]].concat();
         if why.is_none() && output.summary.junit.is_some() {
             // The JUnit file has no other place for the verdict; Markdown begins with it.
             cases[0].words = analyze::verdict::sentences(first, &zones::of_run(first)).headline;
         }
-        let summarised = output.summary.write(markdown, &cases);
+        let summarised = output.summary.write(|| results.markdown(&checks), &cases);
         if let Some(live) = self.live.take() {
             live.end(first);
         }
@@ -92,10 +80,7 @@ impl Search<'_> {
             }
             SearchEnd::Complete => {}
         }
-        let code = match compared {
-            Some(compared) => crate::commands::compare::code(compared.conclusion()?),
-            None => failure::DONE,
-        };
+        let code = results.conclusion()?.map_or(failure::DONE, crate::commands::compare::code);
         for text in &crossed {
             eprintln!("straingauge: {text}");
         }
