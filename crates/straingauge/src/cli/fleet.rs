@@ -88,13 +88,13 @@ pub struct RayOptions {
     /// Custom resource that Ray reserves for each worker, e.g. load=1
     ///
     /// Only nodes with this resource get a worker. Repeatable.
-    #[arg(long, value_name = "NAME=AMOUNT")]
-    pub worker_resource: Vec<WorkerResource>,
+    #[arg(long, value_name = "NAME=AMOUNT", value_parser = resource)]
+    pub worker_resource: Vec<(String, f64)>,
     /// Use only nodes with this label, e.g. zone=b
     ///
     /// Repeatable: a node needs all labels.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub worker_label: Vec<WorkerLabel>,
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub worker_label: Vec<(String, String)>,
     /// Connect from every address of this interface, for more ports
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
@@ -144,69 +144,44 @@ impl FromStr for FleetSize {
     }
 }
 
-/// A custom resource of Ray, as typed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkerResource {
-    /// Name of the resource.
-    pub name: String,
-    /// Amount that each worker needs.
-    pub amount: f64,
-}
-
-impl FromStr for WorkerResource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, amount) = text.split_once('=').unwrap_or_default();
-        match name {
-            "" => return Err("a resource is a name and an amount, e.g. load=1".into()),
-            "CPU" => return Err("CPUs are not a custom resource: use --worker-cpus".into()),
-            "GPU" | "memory" | "object_store_memory" | "bundle" => {
-                return Err(format!("{name} is a resource of Ray's own, not a custom one"));
-            }
-            _ => {}
+/// Parses a custom resource of Ray: its name, and the amount that each worker needs.
+fn resource(text: &str) -> Result<(String, f64), String> {
+    let (name, amount) = text.split_once('=').unwrap_or_default();
+    match name {
+        "" => return Err("a resource is a name and an amount, e.g. load=1".into()),
+        "CPU" => return Err("CPUs are not a custom resource: use --worker-cpus".into()),
+        "GPU" | "memory" | "object_store_memory" | "bundle" => {
+            return Err(format!("{name} is a resource of Ray's own, not a custom one"));
         }
-        // Ray can count amounts in this range.
-        let amount = amount.parse::<f64>().ok().filter(|amount| (1e-4..=1e14).contains(amount));
-        let amount = amount.ok_or("an amount is a number of at least 0.0001, e.g. load=1")?;
-        Ok(WorkerResource { name: name.to_string(), amount })
+        _ => {}
     }
+    // Ray can count amounts in this range.
+    let amount = amount.parse::<f64>().ok().filter(|amount| (1e-4..=1e14).contains(amount));
+    Ok((name.to_string(), amount.ok_or("an amount is a number of at least 0.0001, e.g. load=1")?))
 }
 
-/// A label of Ray's nodes, as typed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerLabel {
-    /// Key of the label.
-    pub key: String,
-    /// Value of the label: one value, not an expression such as `in(a,b)`.
-    pub value: String,
-}
-
-impl FromStr for WorkerLabel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Ray's labels have the syntax of Kubernetes labels.
-        let is_word = |word: &str, most: usize| {
-            let is_whole = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
-            let is_known = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-            word.len() <= most
-                && is_whole(word.chars().next())
-                && is_whole(word.chars().next_back())
-                && word.chars().all(is_known)
-        };
-        let (key, value) = text.split_once('=').ok_or("a label is a key and a value, e.g. zone=b")?;
-        let (prefix, name) = key.rsplit_once('/').unwrap_or(("none", key));
-        if !(is_word(prefix, 253) && is_word(name, 63) && is_word(value, 63)) {
-            return Err("a label's key and value have letters and digits, with '-', '_' and '.' between them".into());
-        }
-        Ok(WorkerLabel { key: key.to_string(), value: value.to_string() })
+/// Parses a label of Ray's nodes: key and value, which is one value, not an expression such as `in(a,b)`.
+fn label(text: &str) -> Result<(String, String), String> {
+    // Ray's labels have the syntax of Kubernetes labels.
+    let is_word = |word: &str, most: usize| {
+        let is_whole = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+        let is_known = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        word.len() <= most
+            && is_whole(word.chars().next())
+            && is_whole(word.chars().next_back())
+            && word.chars().all(is_known)
+    };
+    let (key, value) = text.split_once('=').ok_or("a label is a key and a value, e.g. zone=b")?;
+    let (prefix, name) = key.rsplit_once('/').unwrap_or(("none", key));
+    if !(is_word(prefix, 253) && is_word(name, 63) && is_word(value, 63)) {
+        return Err("a label's key and value have letters and digits, with '-', '_' and '.' between them".into());
     }
+    Ok((key.to_string(), value.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FleetSize, WorkerLabel, WorkerResource};
+    use super::{FleetSize, label, resource};
 
     #[test]
     fn workers_are_a_number_or_a_range() {
@@ -222,9 +197,8 @@ mod tests {
 
     #[test]
     fn a_resource_is_a_name_and_a_positive_amount() {
-        let of = |text: &str| text.parse::<WorkerResource>();
-        assert_eq!(of("load=1"), Ok(WorkerResource { name: "load".into(), amount: 1.0 }));
-        assert_eq!(of("node:10.0.0.1=0.5"), Ok(WorkerResource { name: "node:10.0.0.1".into(), amount: 0.5 }));
+        assert_eq!(resource("load=1"), Ok(("load".into(), 1.0)));
+        assert_eq!(resource("node:10.0.0.1=0.5"), Ok(("node:10.0.0.1".into(), 0.5)));
         for (wrong, words) in [
             ("load", "a name and an amount"),
             ("=1", "a name and an amount"),
@@ -238,18 +212,17 @@ mod tests {
             ("GPU=1", "a resource of Ray's own"),
             ("memory=1", "a resource of Ray's own"),
         ] {
-            assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
+            assert!(resource(wrong).unwrap_err().contains(words), "{wrong}");
         }
     }
 
     #[test]
     fn a_label_has_rays_syntax() {
-        let of = |text: &str| text.parse::<WorkerLabel>();
         for (text, key, value) in [("zone=b", "zone", "b"), ("ray.io/market-type=spot", "ray.io/market-type", "spot")] {
-            assert_eq!(of(text), Ok(WorkerLabel { key: key.into(), value: value.into() }));
+            assert_eq!(label(text), Ok((key.into(), value.into())));
         }
         for wrong in ["zone", "=b", "zone=", "zone=!b", "zone=in(a,b)", "zone=b=c", "/zone=b", "-zone=b", "zone=b."] {
-            assert!(of(wrong).unwrap_err().contains("a label"), "{wrong}");
+            assert!(label(wrong).unwrap_err().contains("a label"), "{wrong}");
         }
     }
 }

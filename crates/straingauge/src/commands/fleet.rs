@@ -10,8 +10,8 @@ pub fn run(args: FleetArgs) -> Result<ExitCode> {
         ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)),
         "--worker-cpus must be a number of CPUs, as in 4",
     )?;
-    refuse_twice("--worker-resource", ray.worker_resource.iter().map(|one| &one.name))?;
-    refuse_twice("--worker-label", ray.worker_label.iter().map(|one| &one.key))?;
+    refuse_twice("--worker-resource", ray.worker_resource.iter().map(|(name, _)| name))?;
+    refuse_twice("--worker-label", ray.worker_label.iter().map(|(key, _)| key))?;
     match args.what {
         FleetCommand::Find(mut find) => {
             find.drive.options.fleet.ray = Some(ray);
