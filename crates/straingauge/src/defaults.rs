@@ -97,8 +97,6 @@ defaults! {
     /// Share of the server's CPU time that watching may cost.
     OVERHEAD: Share = Share(0.01);
     DYNAMIC_SHARE: Share = Share(0.3);
-    /// Upper bounds of the document classes of `workload`.
-    CLASSES: &str = "64KiB,1MiB";
     /// Bounds of the response classes of `observe`.
     RESPONSE_CLASSES: &str = "10KiB,50KiB,640KiB";
     TRACE_FORMAT: &str = "auto";
@@ -196,7 +194,6 @@ mod tests {
         assert_eq!((Share(0.001).as_typed(), Share(0.07).as_typed()), ("0.1%".into(), "7%".into()));
         assert_eq!((Bytes(64 << 10).as_typed(), Bytes(100).as_typed()), ("64KiB".into(), "100".into()));
         assert_eq!((&[1u64, 2][..]).as_typed(), "1,2");
-        assert_eq!(workload::mix::MixClasses::parse(CLASSES), Ok(Default::default()));
         assert!(options().contains(&("p99_limit".into(), "100ms".into())));
     }
 }

@@ -62,30 +62,22 @@ const HABITS: [(&[&str], &str); 14] = [
     (&["--h2"], "HTTP/2 is --http2"),
 ];
 
-/// Options that exist only in scenario files: the command, the section, the options.
-pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 7] = [
-    ("find", "load", &["--connect-rate", "--connect-timeout", "--precise"]),
-    ("find", "workload", &["--trace-format", "--dynamic-urls", "--dynamic-share", "--session-gap", "--logged-host"]),
-    ("find", "clients", &["--close-first", "--demanded-bandwidth"]),
-    ("find", "fleet", &["--on-worker-loss"]),
-    ("find", "path", &["--path-by", "--quickack"]),
-    ("find", "watching", &["--response-classes"]),
-    (
-        "find",
-        "find",
-        &[
-            "--min-connections",
-            "--error-limit",
-            "--goodput-limit",
-            "--settle",
-            "--conforming-share",
-            "--elastic-gain",
-            "--saturation",
-            "--efficiency-loss",
-            "--bracket",
-        ],
-    ),
-];
+/// The sections of a scenario file whose keys are options of `find`, or exist only in the file.
+const SECTIONS: [&str; 7] = ["load", "workload", "clients", "fleet", "path", "watching", "find"];
+
+/// The section with a key of this name, if it is a key that no option of `load` and `find` sets.
+fn section_of(key: &str) -> Option<&'static str> {
+    use clap::CommandFactory;
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let cli = crate::cli::Cli::command();
+    let find = cli.find_subcommand("find").filter(|_| is_key)?;
+    let is_known = |section: &&&str| {
+        let read = toml::from_str::<crate::cli::Options>(&format!("[{section}]\n{key} = ''\n"));
+        read.err().is_none_or(|why| !why.message().starts_with("unknown field"))
+    };
+    let section = SECTIONS.iter().find(is_known)?;
+    find.get_arguments().all(|option| option.get_long() != Some(key)).then_some(*section)
+}
 
 fn unknown_argument(error: &clap::Error) -> Option<&String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -99,11 +91,9 @@ fn unknown_argument(error: &clap::Error) -> Option<&String> {
 fn habit(error: &clap::Error) -> Option<String> {
     let typed = unknown_argument(error)?;
     let command = std::env::args_os().nth(1).unwrap_or_default();
-    // Options that find and load share have the same names.
-    let command = if command == "load" || command == "fleet" { "find" } else { &command.to_string_lossy() };
-    let is_meant = |(of, _, options): &&(&str, &str, &[&str])| *of == command && options.contains(&typed.as_str());
-    if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
-        let key = typed.trim_start_matches('-');
+    let key = typed.trim_start_matches('-');
+    let has_scenario = ["find", "load", "fleet"].iter().any(|name| command == *name);
+    if let Some(section) = section_of(key).filter(|_| has_scenario) {
         return Some(format!(
             "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... in section [{section}] of a \
              --scenario file"
@@ -270,6 +260,18 @@ mod tests {
             for word in HABITS.iter().flat_map(|(words, _)| *words) {
                 assert!(!words.contains(&word.to_string()), "{command} has {word}");
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_scenario_file_without_an_option_are_known() {
+        for (key, section) in
+            [("settle", "find"), ("precise", "load"), ("close-first", "clients"), ("quickack", "path")]
+        {
+            assert_eq!(section_of(key), Some(section), "{key}");
+        }
+        for other in ["budget", "connections", "no-such-key", "a\nb", ""] {
+            assert_eq!(section_of(other), None, "{other}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One load point: the engine or workers send the load, companions observe it, and their results become one point.
 
-use crate::companions::cold::{HeldCold, established_words};
+use crate::companions::cold::{HeldCold, established_words, opening_words};
 use crate::companions::{AxisMove, Companions, TimeWait, UpcomingLoad};
 use crate::fleet;
 use crate::measured::{MeasuredPoint, measured};
@@ -20,7 +20,7 @@ const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub struct Runner {
     fleet: Option<Box<Fleet>>,
-    supplied: WorkloadFiles,
+    pub supplied: WorkloadFiles,
     /// Live traffic, in place of a load.
     pub live: Option<Box<Shift>>,
     pub companions: Companions,
@@ -69,16 +69,11 @@ impl Runner {
         self.fleet.as_ref()?.failure()
     }
 
-    /// Adapts a sweep's plan to the log, if one is replayed.
-    pub fn adapt(&self, plan: &mut LoadPlan) {
-        self.supplied.adapt(plan);
-    }
-
     /// Opens `count` cold connections, which stay through all points.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
         if let Some(fleet) = &mut self.fleet {
             let held = fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
-                progress.show(&format!("opening cold connections: {established} of {count}"));
+                progress.show(&opening_words(established, count));
             })?;
             progress.say(&established_words(held.counts, held.kernel_bytes));
             return Ok(());
@@ -96,7 +91,7 @@ impl Runner {
             }
             let count = place.value as u64;
             fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
-                progress.show(&format!("cold connections: {established} of {count}"));
+                progress.show(&opening_words(established, count));
             })?;
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Quantities in options: read from the command line and from scenario files.
 
 use record::units;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -108,6 +108,16 @@ quantity! {
     /// A duration: `500ms`, `2s`.
     Time(Duration) = units::parse_duration
 }
+quantity! {
+    /// A duration; a bare number is seconds, as in wrk, hey and k6.
+    Seconds(Duration) = parse_seconds
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, units::UnitError> {
+    let text = text.trim();
+    let is_bare = text.parse::<f64>().is_ok();
+    units::parse_duration(&if is_bare { format!("{text}s") } else { text.into() })
+}
 
 fn parse_bytes_per_sec(text: &str) -> Result<u64, units::UnitError> {
     let trimmed = text.trim();
@@ -125,28 +135,21 @@ quantity! {
     Bandwidth(u64) = units::parse_bits_per_sec
 }
 
-impl Time {
-    pub fn nanos_or(typed: Option<Time>, default: Duration) -> u64 {
-        typed.unwrap_or(Time(default)).nanos()
-    }
+macro_rules! nanoseconds {
+    ($($name:ident),+) => {$(
+        impl $name {
+            pub fn nanos_or(typed: Option<$name>, default: Duration) -> u64 {
+                typed.unwrap_or($name(default)).nanos()
+            }
 
-    /// The duration in nanoseconds. The maximum, 365 days, fits.
-    pub fn nanos(self) -> u64 {
-        self.0.as_nanos() as u64
-    }
+            /// The duration in nanoseconds. The maximum, 365 days, fits.
+            pub fn nanos(self) -> u64 {
+                self.0.as_nanos() as u64
+            }
+        }
+    )+};
 }
-
-/// Parses a duration; a bare number is seconds, as in wrk, hey and k6.
-pub fn seconds(text: &str) -> Result<Time, units::UnitError> {
-    match text.trim().parse::<f64>() {
-        Ok(_) => format!("{}s", text.trim()).parse(),
-        Err(_) => text.parse(),
-    }
-}
-
-pub fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
-    seconds(&NumberOrText::deserialize(deserializer)?.text()).map(Some).map_err(serde::de::Error::custom)
-}
+nanoseconds!(Time, Seconds);
 
 /// A share: `5%` or `0.05`, at most 100 %. A bare 5 would be 500 %, so it is refused.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -179,10 +182,10 @@ mod tests {
         for (typed, nanos) in
             [("10", 10_000_000_000), (" 0.5 ", 500_000_000), ("10s", 10_000_000_000), ("40ms", 40_000_000)]
         {
-            assert_eq!(seconds(typed).map(Time::nanos), Ok(nanos), "{typed}");
+            assert_eq!(typed.parse().map(Seconds::nanos), Ok(nanos), "{typed}");
         }
         for wrong in ["", "ten", "-3", "nan", "inf", "1e400", "10x"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(wrong.parse::<Seconds>().is_err(), "{wrong}");
         }
         assert!("10".parse::<Time>().is_err(), "a delay of 10 may be meant as microseconds");
     }

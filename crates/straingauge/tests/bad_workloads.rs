@@ -66,9 +66,9 @@ fn options_that_contradict_each_other_are_refused_by_name() {
         (vec!["--rate-series", &series, "--speed", "max"], vec!["--speed max"]),
         (vec!["--rate-series", &series, "--arrival", "constant"], vec!["--arrival"]),
         (vec!["--set", "workload.dynamic-share=30%"], vec!["workload.dynamic-urls"]),
-        (vec!["--classes", "1KiB"], vec!["--mix or --trace"]),
-        (vec!["--mix", "webstone", "--classes", "2KiB,1KiB"], vec!["--classes", "ascending"]),
-        (vec!["--mix", "webstone", "--classes", "big"], vec!["--classes", "big"]),
+        (vec!["--set", "workload.classes=1KiB"], vec!["--mix or --trace"]),
+        (vec!["--mix", "webstone", "--set", "workload.classes=2KiB,1KiB"], vec!["classes of [workload]", "ascending"]),
+        (vec!["--mix", "webstone", "--set", "workload.classes=big"], vec!["classes of [workload]", "big"]),
     ] {
         load(&options).exits_with(2).complains_of(&words);
     }

@@ -100,7 +100,8 @@ fn a_mix_fitted_to_a_log_finds_its_files_and_classes_are_selectable() {
     std::fs::write(&log, lines).expect("a temporary file");
     let path = log.to_str().expect("temporary paths are text");
     let server = DocumentServer::start(&["--mix", "fitted", "--trace", path]);
-    let json = load(&server, &["--mix", "fitted", "--trace", path, "--classes", "1KiB,10KiB,30KiB", "-c", "2"]).json();
+    let classes = ["--set", "workload.classes=1KiB,10KiB,30KiB"];
+    let json = load(&server, &["--mix", "fitted", "--trace", path, classes[0], classes[1], "-c", "2"]).json();
     assert_eq!(number(member(&json, "outcomes"), "non_2xx"), 0, "{json:#}");
     assert_eq!(rows(&json, "size").len(), 4);
 }

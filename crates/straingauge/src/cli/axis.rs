@@ -1,6 +1,5 @@
 //! The axes that can be varied, named alike in all commands.
 
-use super::words::Words;
 use clap::ValueEnum;
 use serde::Deserialize;
 
@@ -35,18 +34,3 @@ impl From<AxisWord> for record::Axis {
         Self::ALL.into_iter().find(is_its).unwrap_or(Self::Other)
     }
 }
-
-/// Axes of `find`.
-pub const OF_FIND: Words<AxisWord> = Words(&[
-    AxisWord::Connections,
-    AxisWord::Rate,
-    AxisWord::InFlight,
-    AxisWord::Cold,
-    AxisWord::Conforming,
-    AxisWord::TimeWait,
-    AxisWord::Delay,
-    AxisWord::SlowDown,
-    AxisWord::Cpus,
-]);
-/// Axes of `profile`.
-pub const OF_THE_STACK: Words<AxisWord> = Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]);

@@ -19,7 +19,7 @@ pub struct ClientOptions {
     /// Fixed bandwidth of each connection, in bits per second, e.g. 400k [default: none]
     ///
     /// As in SPECweb99: a connection conforms if it gets {demanded_share} of it.
-    #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
+    #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub asked_bandwidth: Option<Bits>,
     // These keys exist only in scenario files, like all fields skipped here. Minimum bandwidth of a conforming
     // connection.

@@ -17,7 +17,7 @@ pub struct DriveArgs {
     /// Options on the command line override the file. Sections: load, workload, protocol, clients, fleet, path, find,
     /// server, watching; keys are the long options. find also answers the questions of section predict. Some keys
     /// have no option: give them in the file or with --set. Section load: connect-timeout, connect-rate, precise,
-    /// source-address; workload: trace-format, dynamic-urls, dynamic-share, session-gap, logged-host; clients:
+    /// source-address; workload: classes, trace-format, dynamic-urls, dynamic-share, session-gap, logged-host; clients:
     /// close-first, demanded-bandwidth; fleet: on-worker-loss; path: path-by, quickack; watching: response-classes;
     /// find: min-connections, error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss, bracket,
     /// conforming-share. docs/load.md describes them.

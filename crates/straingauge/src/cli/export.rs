@@ -1,5 +1,6 @@
 //! `--export` of `profile` and `report`.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use report::export::ExportFormat;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,25 +14,8 @@ pub struct Export {
 }
 
 /// Parser of `FORMAT=FILE`. The name of the file need not be UTF-8.
-#[derive(Debug, Clone)]
-pub struct ExportWord;
-
-impl clap::builder::TypedValueParser for ExportWord {
-    type Value = Export;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<Export, clap::Error> {
-        parse(value).map_err(|why| {
-            let option = argument.map(ToString::to_string).unwrap_or_default();
-            let typed = record::PlainText::new(&value.to_string_lossy(), 80);
-            let sentence = format!("invalid value '{typed}' for '{option}': {why}");
-            clap::Error::raw(clap::error::ErrorKind::ValueValidation, sentence).with_cmd(command)
-        })
-    }
+pub fn parser() -> impl TypedValueParser<Value = Export> {
+    OsStringValueParser::new().try_map(|value| parse(&value))
 }
 
 fn parse(value: &OsStr) -> Result<Export, String> {

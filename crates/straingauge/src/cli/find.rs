@@ -1,9 +1,9 @@
 //! `straingauge find`, and the options of the sweeps.
 
-use super::axis::{AxisWord, OF_FIND};
+use super::axis::AxisWord;
 use super::drive::{DriveArgs, IfPermitted};
 use super::overlay;
-use crate::quantity::{Count, Share, Time};
+use crate::quantity::{Count, Seconds, Share, Time};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -44,7 +44,7 @@ pub struct FindOptions {
     ///
     /// Replaces the sweeps over connections and rate. With cpus, {cpus} in the server's command becomes the number of
     /// CPUs.
-    #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
+    #[arg(long, value_enum)]
     pub axis: Option<AxisWord>,
     /// Values along the axis, e.g. 0,750,2k
     ///
@@ -81,9 +81,8 @@ pub struct FindOptions {
     /// Time for the whole run [default: {budget}]
     ///
     /// Refinement stops when the time is spent. A bare number is seconds.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
-    #[serde(deserialize_with = "crate::quantity::some_seconds")]
-    pub budget: Option<Time>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub budget: Option<Seconds>,
     /// Repeats of every point [default: {repeats}]
     ///
     /// At least 3 for an interval; fewer if the budget runs out. With two servers in turn: {rounds} rounds, and up to
@@ -94,16 +93,13 @@ pub struct FindOptions {
     ///
     /// Repeats are added until the intervals of the yield point and of the failing rate are at most this share of
     /// their values. --budget is the limit [default: {until_sure_budget}].
-    #[arg(
-        long, value_name = "WIDTH", conflicts_with_all = ["axis", "compare_with", "repeats"],
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "WIDTH", allow_hyphen_values = true)]
     pub until_sure: Option<Share>,
     /// Raise the connections step by step, then lower them again
     ///
     /// Each repeat goes up and down on the same server and shows whether it recovers after overload. Half of the closed
     /// loop's time is spent on the way down.
-    #[arg(long, conflicts_with_all = ["axis", "compare_with"])]
+    #[arg(long)]
     pub unload: bool,
     /// Response time at p99 that counts as failure [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
@@ -133,10 +129,7 @@ pub struct FindOptions {
     ///
     /// Rounds alternate between both servers, at the same connections. SERVER is the second server's command, quoted
     /// as for a shell, or 'scale': the first server under scalable select.
-    #[arg(
-        long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "metrics"], group = "turns",
-        help_heading = "Two servers side by side"
-    )]
+    #[arg(long, value_name = "SERVER", group = "turns", help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Tolerate figures that are worse by up to this share [default: {threshold}]
     ///
@@ -150,10 +143,7 @@ pub struct FindOptions {
     /// agent, a monitor or a tracer, e.g. 'straingauge watch :PORT'. PORT and PID in it are replaced by the server's
     /// port and process. --threshold and the exit codes are those of two servers. The budget is {beside_budget}
     /// unless --budget is given.
-    #[arg(
-        long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "metrics"], group = "turns",
-        help_heading = "The price of an agent"
-    )]
+    #[arg(long, value_name = "COMMAND", group = "turns", help_heading = "The price of an agent")]
     pub beside: Option<String>,
     /// Let live traffic be the load: this command moves a share of it to the server
     ///
@@ -161,18 +151,13 @@ pub struct FindOptions {
     /// command, which a shell runs, is replaced by the shares that are tried, e.g. by 40 in
     /// 'echo set weight web/s1 {share} | socat - /run/haproxy.sock'. The usual share is restored when a point fails,
     /// and at the end, however straingauge ends.
-    #[arg(
-        long, value_name = "COMMAND", requires = "shares", help_heading = "Live traffic",
-        conflicts_with_all = [
-            "axis", "sweep", "until_sure", "unload", "compare_with", "beside", "command", "watch_with"
-        ]
-    )]
+    #[arg(long, value_name = "COMMAND", help_heading = "Live traffic")]
     pub shift: Option<String>,
     /// The usual share and the largest permitted one, e.g. 25..80
     ///
     /// In the unit that the command takes: percent, a weight, instances. Only whole numbers are tried if both are
     /// whole.
-    #[arg(long, value_name = "USUAL..MOST", requires = "shift", help_heading = "Live traffic")]
+    #[arg(long, value_name = "USUAL..MOST", help_heading = "Live traffic")]
     pub shares: Option<String>,
     // Pause after the command was started or stopped.
     #[arg(skip)]

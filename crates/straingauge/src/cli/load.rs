@@ -2,7 +2,7 @@
 
 use super::drive::DriveArgs;
 use super::overlay;
-use crate::quantity::{Count, Rate, Time};
+use crate::quantity::{Count, Rate, Seconds};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -62,13 +62,11 @@ pub struct LoadOptions {
     /// Measure for this long [default: {duration}]
     ///
     /// After the warm-up. A bare number is seconds.
-    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
-    #[serde(deserialize_with = "crate::quantity::some_seconds")]
-    pub duration: Option<Time>,
+    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true)]
+    pub duration: Option<Seconds>,
     /// Send load for this long before measuring [default: {warmup}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
-    #[serde(deserialize_with = "crate::quantity::some_seconds")]
-    pub warmup: Option<Time>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub warmup: Option<Seconds>,
     /// Threads to use [default: one per CPU; loopback: half]
     ///
     /// Counts the CPUs in --cpus, or the client's half if straingauge starts the server. Without pinning: one thread
@@ -87,13 +85,11 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give up a request after this long [default: {timeout}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
-    #[serde(deserialize_with = "crate::quantity::some_seconds")]
-    pub timeout: Option<Time>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub timeout: Option<Seconds>,
     // This key exists only in scenario files, like all fields skipped here. Timeout of a connection attempt.
     #[arg(skip)]
-    #[serde(deserialize_with = "crate::quantity::some_seconds")]
-    pub connect_timeout: Option<Time>,
+    pub connect_timeout: Option<Seconds>,
     // Maximum connections opened per second.
     #[arg(skip)]
     pub connect_rate: Option<Rate>,

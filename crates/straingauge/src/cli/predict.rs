@@ -18,12 +18,7 @@ pub struct PredictArgs {
     /// Read options from a TOML file: the questions of section predict
     ///
     /// Without a file and a question, those kept with the run are answered.
-    #[arg(
-        long, value_name = "FILE", help_heading = "What if",
-        conflicts_with_all = [
-            "connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares",
-        ]
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with = "WhatIfOptions")]
     pub scenario: Option<PathBuf>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]

@@ -1,6 +1,7 @@
-use super::axis::{AxisWord, OF_THE_STACK};
-use super::export::{Export, ExportWord};
-use crate::quantity::{Count, Rate, Time};
+use super::axis::AxisWord;
+use super::export::{self, Export};
+use super::words::words;
+use crate::quantity::{Count, Rate, Seconds, Time};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -23,11 +24,8 @@ pub struct ProfileArgs {
     /// Port of the server, e.g. :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
     /// Measure for this long [default: {profile_duration}; exact: {exact_duration}; a point of --axis: {profile_point}]
-    #[arg(
-        long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds,
-        help_heading = "Measurement"
-    )]
-    pub duration: Option<Time>,
+    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, help_heading = "Measurement")]
+    pub duration: Option<Seconds>,
     /// How to measure: sampled, or exact with hooks [default: {accounting}]
     ///
     /// Hooks slow the server down.
@@ -51,7 +49,7 @@ pub struct ProfileArgs {
     /// Formats: pprof, firefox (Firefox Profiler), speedscope, folded (one stack per line, for flame graph viewers),
     /// folded-layers (with the layer after the program), or folded-waits (all of the threads' time in microseconds:
     /// running, ready, blocked by place). Repeatable.
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = export::parser(), help_heading = "Output")]
     pub export: Vec<Export>,
     /// Draw a flame graph, coloured by layer
     ///
@@ -79,57 +77,55 @@ pub struct ProfileArgs {
 /// Options of a sweep.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sweep (needs root)")]
+#[group(requires = "axis")]
 pub struct SweepArgs {
     /// Vary one quantity, and profile one value after another
     ///
     /// Needs the server's URL and -- SERVER; straingauge starts the server.
     #[arg(
-        long, value_name = "AXIS", value_parser = OF_THE_STACK,
+        long, value_name = "AXIS", value_parser = words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]),
         conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"]
     )]
     pub axis: Option<AxisWord>,
     /// Values along the axis, e.g. 4,32,128
     ///
     /// [default: connections: {profile_connections}; rate: shares of the capacity; delay: {profile_delays}]
-    #[arg(long, value_name = "LIST", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Number of connections, with another axis [default: {profile_held_connections}]
-    #[arg(long, short = 'c', value_name = "N", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
     pub connections: Option<Count>,
     /// Requests per second (open loop), with another axis [default: closed loop]
-    #[arg(long, short = 'r', value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, short = 'r', value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
     /// One-way delay of an emulated path, with another axis [default: none]
-    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub delay: Option<Time>,
     /// Repeats of every point [default: {repeats}]
     ///
     /// In a random order; at least 3 for an interval.
-    #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Time for the whole run [default: {profile_budget}]
     ///
     /// A repeat that does not fit is not started.
-    #[arg(
-        long, value_name = "TIME", requires = "axis", allow_hyphen_values = true,
-        value_parser = crate::quantity::seconds
-    )]
-    pub budget: Option<Time>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub budget: Option<Seconds>,
     /// Pin the server to these CPUs [default: those that the client does not get]
-    #[arg(long, value_name = "LIST", requires = "axis")]
+    #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
     /// Pin the client to these CPUs [default: half of them]
-    #[arg(long, value_name = "LIST", requires = "axis")]
+    #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
     /// Keep the run in this directory [default: {out}]
     ///
     /// The directory must not contain a run.
-    #[arg(long, value_name = "DIR", requires = "axis")]
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Show no progress
-    #[arg(long, short = 'q', requires = "axis")]
+    #[arg(long, short = 'q')]
     pub quiet: bool,
     /// Server to start, profile and stop, after --
-    #[arg(last = true, value_name = "SERVER", requires = "axis")]
+    #[arg(last = true, value_name = "SERVER")]
     pub command: Vec<String>,
 }

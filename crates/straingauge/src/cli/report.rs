@@ -1,4 +1,4 @@
-use super::export::{Export, ExportWord};
+use super::export::{self, Export};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,7 +18,8 @@ pub struct ReportArgs {
     /// folded-waits-change (the same in nanoseconds per request at the lowest load and at each other load, for
     /// differential flame graphs). No page is written. Repeatable.
     #[arg(
-        long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
+        long, value_name = "FORMAT=FILE", value_parser = export::parser(),
+        conflicts_with_all = ["page", "json", "markdown"],
         help_heading = "Output"
     )]
     pub export: Vec<Export>,

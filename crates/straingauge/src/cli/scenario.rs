@@ -71,27 +71,3 @@ impl Options {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quantity::{Count, Rate};
-
-    #[test]
-    fn a_typed_option_overrides_the_file() {
-        let file: Options = toml::from_str(
-            "url = 'http://127.0.0.1/'\n[load]\nconnections = 7\nrate = '1k'\n[server]\ncommand = ['nginx']\n",
-        )
-        .unwrap();
-        let typed = LoadOptions { connections: Some(Count(9)), ..Default::default() };
-        let merged = typed.over(file.load);
-        assert_eq!(merged.connections, Some(Count(9)));
-        assert_eq!(merged.rate, Some(Rate(1000.0)));
-    }
-
-    #[test]
-    fn a_misspelt_key_is_refused() {
-        let error = toml::from_str::<Options>("[load]\nconections = 7\n").unwrap_err().to_string();
-        assert!(error.contains("conections"), "{error}");
-    }
-}

@@ -1,6 +1,7 @@
 use super::MetricsOptions;
-use super::watching::{OF_A_WATCH, WatchWord};
-use crate::quantity::{Count, Share, Time};
+use super::watching::WatchWord;
+use super::words::words;
+use crate::quantity::{Count, Seconds, Share, Time};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -16,7 +17,10 @@ pub struct WatchArgs {
     #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// Level of detail [default: {detail}]
-    #[arg(long, value_parser = OF_A_WATCH, help_heading = "How closely")]
+    #[arg(
+        long, help_heading = "How closely",
+        value_parser = words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Budgeted, WatchWord::Exact])
+    )]
     pub detail: Option<WatchWord>,
     /// Share of the server's CPU time that watching may cost [default: {overhead}]
     ///
@@ -24,13 +28,13 @@ pub struct WatchArgs {
     #[arg(long, value_name = "SHARE", help_heading = "How closely")]
     pub overhead: Option<Share>,
     /// Time between readings [default: {interval}]
-    #[arg(long, value_name = "TIME", help_heading = "Readings", value_parser = crate::quantity::seconds)]
-    pub interval: Option<Time>,
+    #[arg(long, value_name = "TIME", help_heading = "Readings")]
+    pub interval: Option<Seconds>,
     /// Measure for this long [default: until Ctrl-C]
     ///
     /// A bare number is seconds.
-    #[arg(long, short = 'd', value_name = "TIME", value_parser = crate::quantity::seconds, help_heading = "Readings")]
-    pub duration: Option<Time>,
+    #[arg(long, short = 'd', value_name = "TIME", help_heading = "Readings")]
+    pub duration: Option<Seconds>,
     /// Upper bounds of the size classes, in bytes of response [default: {response_classes}]
     #[arg(long, value_name = "SIZES", help_heading = "How closely")]
     pub response_classes: Option<String>,

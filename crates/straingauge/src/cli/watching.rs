@@ -1,7 +1,6 @@
 //! Options for watching the server in points of `load` and `find`.
 
 use super::overlay;
-use super::words::Words;
 use crate::quantity::Share;
 use clap::{Args, ValueEnum};
 use record::watch::Mode;
@@ -56,7 +55,3 @@ impl WatchWord {
         Mode::ALL.into_iter().find(|mode| self.to_possible_value().is_some_and(|word| word.matches(mode.word(), false)))
     }
 }
-
-/// Modes of `watch`, which has no `off`.
-pub const OF_A_WATCH: Words<WatchWord> =
-    Words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Budgeted, WatchWord::Exact]);

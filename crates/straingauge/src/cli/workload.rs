@@ -16,13 +16,11 @@ pub struct WorkloadOptions {
     /// Requests follow their popularity. 'straingauge files' makes the documents.
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Divide results into classes by document size
-    ///
-    /// The list has the largest size of each class. [default: with a mix or a log: {classes}]
-    #[arg(long, value_name = "SIZES")]
+    // This key exists only in scenario files, like all fields skipped here. Largest size of each document class but
+    // the last.
+    #[arg(skip)]
     pub classes: Option<String>,
-    // This key exists only in scenario files, like all fields skipped here. Share of the requests that goes to the
-    // dynamic URLs.
+    // Share of the requests that goes to the dynamic URLs.
     #[arg(skip)]
     pub dynamic_share: Option<Share>,
     // Dynamic paths or URLs to request, from a file: one per line, with an optional weight.

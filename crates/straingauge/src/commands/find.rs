@@ -118,7 +118,7 @@ fn is_found(limit: &FailLimit, which: SweepWord, has_axis: bool) -> Result<(), &
     }
 }
 
-/// Refuses options of a scenario file that do not work with two servers; on the command line the parser refuses them.
+/// Refuses options that do not work with two servers.
 fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
     let fleet = &drive.options.fleet;
     let typed = [
@@ -269,14 +269,6 @@ mod tests {
         let words = ["straingauge", "find", "http://127.0.0.1:8080/"].iter().chain(options);
         let Some(Command::Find(args)) = Cli::parse_from(words).command else { panic!("this is find") };
         super::planned(*args)
-    }
-
-    #[test]
-    fn typed_open_loop_connections_are_recognised() {
-        let plan = |options| planned(options).expect("the options fit").1;
-        let typed = plan(&["--open-connections", "2000"]);
-        assert_eq!((typed.sweep.open_connections, typed.are_connections_typed), (2000, true));
-        assert!(!plan(&[]).are_connections_typed);
     }
 
     #[test]

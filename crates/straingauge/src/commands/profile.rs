@@ -6,7 +6,7 @@ use super::export;
 use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, print_either, print_json, wrong_usage};
 use crate::output;
-use crate::quantity::Time;
+use crate::quantity::Seconds;
 use crate::signals::Stop;
 use analyze::profile::Change;
 use anyhow::{Context, Result, anyhow, bail};
@@ -52,7 +52,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     refuse_what_does_not_fit(&args)?;
     let groups: Result<Vec<FunctionGroup>> =
         args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
-    if let Some(Time(short)) = args.duration.filter(|duration| duration.0 < SHORTEST) {
+    if let Some(Seconds(short)) = args.duration.filter(|duration| duration.0 < SHORTEST) {
         return Err(wrong_usage(format!("--duration {short:?} is too short: give at least 200ms")));
     }
     let stop = Stop::on_signals()?;

@@ -20,19 +20,24 @@ impl HeldCold {
     /// Opens `count` connections, which stay through all points, and waits until they are established.
     pub fn open(count: u64, with: &mut AxisMove<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
-        let progress = &mut *with.progress;
-        held.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
-            progress.show(&format!("opening cold connections: {established} of {count}"));
-        })?;
+        held.resize(count, with)?;
         let counts = held.pool.counts();
-        progress.say(&established_words(counts, held.pool.kernel_bytes_per_connection()));
+        with.progress.say(&established_words(counts, held.pool.kernel_bytes_per_connection()));
         Ok(held)
+    }
+
+    fn resize(&mut self, count: u64, with: &mut AxisMove<'_>) -> Result<()> {
+        // Without progress: a handshake may take as long as the connect timeout.
+        let timeout = ESTABLISH_TIMEOUT.max(Duration::from_nanos(with.plan.connect_timeout_ns.saturating_mul(2)));
+        let progress = &mut *with.progress;
+        let show = |established| progress.show(&opening_words(established, count));
+        Ok(self.pool.resize(count, timeout, with.stop.flag(), show)?)
     }
 }
 
-/// Timeout without progress: a handshake may take as long as the connect timeout.
-fn establish_timeout(plan: &LoadPlan) -> Duration {
-    ESTABLISH_TIMEOUT.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
+/// Progress in opening connections.
+pub fn opening_words(established: u64, count: u64) -> String {
+    format!("opening cold connections: {established} of {count}")
 }
 
 /// Describes the time and memory for establishing the cold connections.
@@ -51,11 +56,7 @@ impl Companion for HeldCold {
         if place.axis != Axis::Cold {
             return Ok(false);
         }
-        let (count, progress) = (place.value as u64, &mut *with.progress);
-        self.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
-            progress.show(&format!("cold connections: {established} of {count}"));
-        })?;
-        Ok(true)
+        self.resize(place.value as u64, with).map(|()| true)
     }
 
     fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {

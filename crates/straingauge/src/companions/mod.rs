@@ -279,43 +279,22 @@ mod tests {
 
     #[test]
     fn companions_are_called_in_the_order_of_the_list() {
-        let (calls, result) = accompanied("", true);
-        assert_eq!(
-            calls,
-            [
-                "a load begins",
-                "b load begins",
-                "a window begins",
-                "b window begins",
-                "a window ends",
-                "b window ends",
-                "a note",
-                "b note"
-            ]
-        );
-        let measured = result.unwrap();
-        assert!(!measured.result.interrupted && measured.point.figures.get("b").is_some());
-    }
-
-    #[test]
-    fn a_load_that_fails_is_not_noted() {
-        let (calls, result) = accompanied("", false);
-        assert_eq!(calls, ["a load begins", "b load begins", "a load failed", "b load failed"]);
-        assert!(result.is_err());
-    }
-
-    #[test]
-    fn a_window_that_is_interrupted_ends_and_is_noted() {
-        let (calls, result) = accompanied("window begins", true);
-        let edges = ["a window begins", "b window begins", "a window ends", "b window ends", "a note", "b note"];
-        assert_eq!(calls[2..], edges);
-        assert!(result.unwrap().result.interrupted);
-    }
-
-    #[test]
-    fn a_load_that_is_interrupted_before_its_window_has_none_and_is_noted() {
-        let (calls, result) = accompanied("load begins", true);
-        assert_eq!(calls, ["a load begins", "b load begins", "a note", "b note"]);
-        assert!(result.unwrap().result.interrupted);
+        let (begins, window) = ("load begins", ["window begins", "window ends"]);
+        for (stops_in, is_possible, expected) in [
+            ("", true, &[begins, window[0], window[1], "note"][..]),
+            ("", false, &[begins, "load failed"]),
+            // An interrupted window ends, too.
+            (window[0], true, &[begins, window[0], window[1], "note"]),
+            (begins, true, &[begins, "note"]),
+        ] {
+            let (calls, result) = accompanied(stops_in, is_possible);
+            let of_both = expected.iter().flat_map(|call| [format!("a {call}"), format!("b {call}")]);
+            assert_eq!(calls, of_both.collect::<Vec<_>>(), "stopped in '{stops_in}'");
+            assert_eq!(result.is_ok(), is_possible);
+            if let Ok(measured) = result {
+                assert_eq!(measured.result.interrupted, !stops_in.is_empty());
+                assert!(measured.point.figures.get("b").is_some());
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ const MAX_VALUES: usize = 64;
 /// Larger than any machine allows; this machine's limits are checked later.
 const MOST: f64 = 1e7;
 
-pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
+pub(super) fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
     let Some(word) = options.axis else {
         let typed = [
             (options.axis_values.is_some(), "--axis-values"),
@@ -98,7 +98,7 @@ fn overload(text: &str) -> Result<f64> {
 }
 
 /// Parses a list of values; sorts them and removes duplicates.
-pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
+fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     let wrong = |part: &str, why: String| {
         let example = match axis {
             Axis::Delay => "0,5ms,20ms",
@@ -127,7 +127,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
         if axis == Axis::SlowDown && value > MAX_SLOW_DOWN_NS as f64 {
             return Err(wrong(part, format!("is longer than the maximum of {}us", MAX_SLOW_DOWN_NS / 1000)));
         }
-        if value > MOST && !matches!(axis, Axis::Rate | Axis::Delay) {
+        if value > MOST && axis != Axis::Delay {
             return Err(wrong(part, format!("is more than {MOST}")));
         }
         found.push(value);
@@ -209,12 +209,6 @@ mod tests {
             (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
             (options(AxisWord::Cpus, "0,1"), &none, "nothing"),
             (options(AxisWord::SlowDown, "0"), &none, "no delay would be added"),
-            (FindOptions { places: Some("send".into()), ..options(AxisWord::Cold, "1") }, &none, "slow-down only"),
-            (
-                FindOptions { places: Some("disk".into()), ..options(AxisWord::SlowDown, "1us") },
-                &none,
-                "none of receive",
-            ),
             (
                 FindOptions { places: Some("function".into()), ..options(AxisWord::SlowDown, "1us") },
                 &none,

@@ -1,5 +1,5 @@
 use crate::cli::{ClientOptions, LoadOptions, TlsWord};
-use crate::failure::{refuse_if, refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, wrong_usage};
 use crate::input::read_file;
 use crate::url::Target;
 use anyhow::Result;
@@ -52,9 +52,8 @@ pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> R
 
 fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>> {
     if !target.is_tls {
-        let typed = [(!options.tls.is_empty(), "--tls")];
-        return refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https"))
-            .map(|()| None);
+        refuse_if(!options.tls.is_empty(), "--tls applies to TLS: write the URL with https or rediss")?;
+        return Ok(None);
     }
     let is_insecure = options.tls.contains(&TlsWord::Insecure);
     let mut authorities =

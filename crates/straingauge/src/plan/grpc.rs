@@ -35,7 +35,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
         (options.load.method.is_some(), "--method"),
         (options.load.urls.is_some(), "--urls"),
         (options.workload.mix.is_some(), "--mix"),
-        (options.workload.classes.is_some(), "--classes"),
+        (options.workload.classes.is_some(), "classes of [workload]"),
         (options.workload.trace.is_some(), "--trace"),
         (options.protocol.http2, "--http2"),
     ];
@@ -112,57 +112,20 @@ fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
-    use prost_reflect::prost_types::{
-        DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto,
-        ServiceDescriptorProto,
-    };
 
-    /// The file description of `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item);
-    /// rpc Fill (stream Item) returns (Item); }` in package shop, with `message Item { string name = 1; uint32 count
-    /// = 2; }`.
-    fn shop() -> Vec<u8> {
-        let field = |name: &str, number, of: Type| FieldDescriptorProto {
-            name: Some(name.into()),
-            number: Some(number),
-            label: Some(Label::Optional.into()),
-            r#type: Some(of.into()),
-            ..Default::default()
-        };
-        let method = |name: &str, takes_stream, gives_stream| MethodDescriptorProto {
-            name: Some(name.into()),
-            input_type: Some(".shop.Item".into()),
-            output_type: Some(".shop.Item".into()),
-            client_streaming: Some(takes_stream),
-            server_streaming: Some(gives_stream),
-            ..Default::default()
-        };
-        let item = DescriptorProto {
-            name: Some("Item".into()),
-            field: vec![field("name", 1, Type::String), field("count", 2, Type::Uint32)],
-            ..Default::default()
-        };
-        let cart = ServiceDescriptorProto {
-            name: Some("Cart".into()),
-            method: vec![method("Add", false, false), method("Watch", false, true), method("Fill", true, false)],
-            ..Default::default()
-        };
-        let file = FileDescriptorProto {
-            name: Some("shop.proto".into()),
-            package: Some("shop".into()),
-            syntax: Some("proto3".into()),
-            message_type: vec![item],
-            service: vec![cart],
-            ..Default::default()
-        };
-        FileDescriptorSet { file: vec![file] }.encode_to_vec()
-    }
+    /// What `protoc --descriptor_set_out` makes of `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item)
+    /// returns (stream Item); rpc Fill (stream Item) returns (Item); }` in package shop, with `message Item { string
+    /// name = 1; uint32 count = 2; }`.
+    const SHOP: &[u8] = b"\
+        \n\xab\x01\n\nshop.proto\x12\x04shop\"#\n\x04Item\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05count\x18\
+        \x02 \x01(\r2j\n\x04Cart\x12\x1d\n\x03Add\x12\n.shop.Item\x1a\n.shop.Item\x12!\n\x05Watch\x12\n.shop.Ite\
+        m\x1a\n.shop.Item0\x01\x12 \n\x04Fill\x12\n.shop.Item\x1a\n.shop.Item(\x01b\x06proto3";
 
     #[test]
     fn a_message_is_made_from_json_and_errors_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("shop.pb"), folder.path().join("other"));
-        std::fs::write(&file, shop()).unwrap();
+        std::fs::write(&file, SHOP).unwrap();
         std::fs::write(&other, b"\xff\xff").unwrap();
         let item = || input(&file, "shop.Cart/Add").unwrap();
         assert_eq!(encoded(item(), br#"{"name": "pen", "count": 300}"#).unwrap(), b"\x0a\x03pen\x10\xac\x02");

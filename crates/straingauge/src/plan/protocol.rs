@@ -15,7 +15,7 @@ const CLOSE_FIRST: &str = "close-first of [clients]";
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     let asked = &options.protocol;
     if options.load.requests_per_connection == Some(Count(0)) {
-        refuse_requests(options, target)?;
+        refuse_requests(options)?;
         return Ok(Protocol::Connect);
     }
     let of_tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
@@ -42,19 +42,17 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         if asked.http2 {
             return Ok(Protocol::Http2(Http2Plan { streams: in_flight }));
         }
-        refuse_typed(&[(asked.in_flight.is_some(), "--in-flight")], |option| {
-            format!(
-                "{option} does not apply to HTTP/1.1, which has one request in flight per connection: add --http2, or \
-                 leave {option} out"
-            )
-        })?;
+        refuse_if(
+            asked.in_flight.is_some(),
+            "--in-flight does not apply to HTTP/1.1, which has one request in flight per connection: add --http2, or \
+             leave --in-flight out",
+        )?;
         return Ok(Protocol::Http);
     }
     refuse(&[(asked.http2, "--http2"), (asked.grpc.is_some(), "--grpc")], "http:// and https://")?;
     refuse_what_is_https(options, |option| {
         format!("{option} is for HTTP, not for {}: leave it out", target.scheme.word())
     })?;
-    refuse_what_is_tls(options, target)?;
     let keys = asked.keys.clone().unwrap_or_default();
     Ok(match target.scheme {
         Scheme::Http => Protocol::Http,
@@ -101,7 +99,7 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave out {option}, or --http2 and --grpc"))
 }
 
-fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
+fn refuse_requests(options: &Options) -> Result<()> {
     let ProtocolOptions { http2, grpc, in_flight, command, keys, send, expect } = &options.protocol;
     let typed = [
         (*http2, "--http2"),
@@ -115,8 +113,7 @@ fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
     let words =
         |option: &str| format!("{option} needs requests, but --requests-per-connection 0 sends none: leave one out");
     refuse_typed(&typed, words)?;
-    refuse_what_is_https(options, words)?;
-    refuse_what_is_tls(options, target)
+    refuse_what_is_https(options, words)
 }
 
 fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Result<()> {
@@ -128,7 +125,7 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
         (load.body.is_some(), "--body"),
         (load.urls.is_some(), "--urls"),
         (workload.mix.is_some(), "--mix"),
-        (workload.classes.is_some(), "--classes"),
+        (workload.classes.is_some(), "classes of [workload]"),
         (workload.dynamic_urls.is_some(), "dynamic-urls of [workload]"),
         (workload.trace.is_some(), "--trace"),
         (workload.trace_format.is_some(), "trace-format of [workload]"),
@@ -138,11 +135,6 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
         (clients.parts, "--parts"),
     ];
     refuse_typed(&typed, words)
-}
-
-fn refuse_what_is_tls(options: &Options, target: &Target) -> Result<()> {
-    let typed = [(!target.is_tls && !options.clients.tls.is_empty(), "--tls")];
-    refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https or rediss"))
 }
 
 fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32> {
@@ -273,14 +265,10 @@ mod tests {
         let none = ProtocolOptions::default;
         let sending = |text: &str| ProtocolOptions { send: Some(text.into()), ..none() };
         for (url, options, word) in [
-            ("http://a/", ProtocolOptions { in_flight: Some(Count(2)), ..none() }, "--in-flight"),
             ("http://a/", ProtocolOptions { keys: "2".parse().ok(), ..none() }, "--keys"),
-            ("redis://a", ProtocolOptions { keys: "meta".parse().ok(), ..none() }, "memcached"),
             ("memcached://a", ProtocolOptions { command: vec!["GET a".into()], ..none() }, "--command"),
             ("redis://a", ProtocolOptions { command: vec!["GET 'a".into()], ..none() }, "quote"),
-            ("redis://a", ProtocolOptions { in_flight: Some(Count(0)), ..none() }, "--in-flight 0"),
             ("redis://a/x", none(), "database"),
-            ("tcp://a:1", none(), "--send"),
             ("tcp://a:1", sending(r"\q"), "backslash"),
             ("tcp://a:1", sending(r"\x1"), "backslash"),
             ("tcp://a:1", ProtocolOptions { expect: Some("0".into()), ..sending("x") }, "--expect"),
@@ -290,9 +278,5 @@ mod tests {
         }
         let why = plan_with("tcp://a:1", 0, sending("x")).unwrap_err().to_string();
         assert!(why.contains("--send") && why.contains("--requests-per-connection 0"), "{why}");
-        let load = LoadOptions { method: Some("PUT".into()), ..Default::default() };
-        let options = Options { load, ..Options::default() };
-        let why = protocol_plan(&options, &Target::parse("redis://a").unwrap()).unwrap_err().to_string();
-        assert!(why.contains("--method is for HTTP, not for redis"), "{why}");
     }
 }

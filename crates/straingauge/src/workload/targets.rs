@@ -83,7 +83,8 @@ fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
 }
 
 pub fn size_classes(options: &WorkloadOptions) -> Result<Option<MixClasses>> {
-    let parse = |text: &String| MixClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
+    let parse =
+        |text: &String| MixClasses::parse(text).map_err(|error| wrong_usage(format!("classes of [workload]: {error}")));
     options.classes.as_ref().map(parse).transpose()
 }
 
@@ -117,7 +118,7 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
     };
     refuse_if(
         options.classes.is_some() && options.mix.is_none() && options.trace.is_none(),
-        "--classes needs sizes that are known in advance: add --mix or --trace",
+        "classes of [workload] needs sizes that are known in advance: add --mix or --trace",
     )?;
     match (&options.dynamic_urls, options.dynamic_share) {
         (None, None) => {}

@@ -62,7 +62,8 @@ pub(super) struct Search<'a> {
     pub sides: Vec<ServerUnderTest>,
     /// The live page of the first server's run.
     pub live: Option<LiveReport>,
-    now: usize,
+    /// Index of the current side.
+    pub(super) now: usize,
     session: Option<Session>,
     metrics: Option<Loads>,
     beside: Option<BesideCommand>,
@@ -148,10 +149,6 @@ impl<'a> Search<'a> {
 
     fn elapsed_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
-    }
-
-    pub(super) fn side(&self) -> usize {
-        self.now
     }
 
     pub fn record_mut(&mut self) -> &mut RunRecord {
@@ -380,8 +377,9 @@ impl<'a> Search<'a> {
             }
         }
         (plan.duration_ns, plan.warmup_ns) = (trial.duration_ns, trial.warmup_ns);
+        let most = self.highest_value;
         if let Some(at) = place
-            && let Some(ended) = self.prepare(at)?
+            && let Some(ended) = axis::prepare(self.session()?, at, most)?
         {
             return Ok(Some(ended));
         }
@@ -453,11 +451,6 @@ impl<'a> Search<'a> {
         self.most_served.unwrap_or(fits.max(sweep.open_connections))
     }
 
-    fn prepare(&mut self, place: AxisPlace) -> Result<Option<SearchEnd>> {
-        let most = self.highest_value;
-        axis::prepare(self.session()?, place, most)
-    }
-
     fn yardstick(&mut self) -> Result<Option<SearchEnd>> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
         let rest = rest(self.plan.sweep.axis.as_ref());
@@ -500,7 +493,7 @@ impl<'a> Search<'a> {
         let Some(session) = &mut self.session else { bail!("no server is being measured") };
         let side = &mut self.sides[self.now];
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
-        session.runner.adapt(&mut plan);
+        session.runner.supplied.adapt(&mut plan);
         if session.stop.is_set() {
             return Ok(Some(SearchEnd::Interrupted));
         }

@@ -17,7 +17,7 @@ impl Search<'_> {
     /// Loads the server until the CPU time per request stops falling. These loads are not points; their duration is
     /// kept with the server's facts. Returns whether that ends the search.
     pub fn warm_up(&mut self) -> Result<Option<SearchEnd>> {
-        let (sweep, side) = (&self.plan.sweep, self.side());
+        let (sweep, side) = (&self.plan.sweep, self.now);
         let budget_ns = match self.is_slow_at_first[side] {
             None => sweep.budget_ns,
             Some(true) => sweep.budget_ns / AGAIN_PART,
