@@ -11,17 +11,17 @@ pub const VARIABLE: &str = "STRAINGAUGE_FAULT";
 /// The error of a step that fails on purpose; no caller handles it specially.
 pub const ERROR: i32 = libc::EIO;
 
-#[cfg(any(test, feature = "faults"))]
+#[cfg(feature = "faults")]
 static STEPS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 /// Number of steps so far, if a fault was requested.
-#[cfg(any(test, feature = "faults"))]
+#[cfg(feature = "faults")]
 pub fn steps() -> u64 {
     STEPS.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 /// Called before a step. On an error, the step must not be made, as if the kernel had refused it.
-#[cfg(any(test, feature = "faults"))]
+#[cfg(feature = "faults")]
 pub fn step() -> io::Result<()> {
     use std::sync::LazyLock;
     use std::sync::atomic::Ordering;
@@ -42,12 +42,8 @@ pub fn step() -> io::Result<()> {
 }
 
 /// Called before a step; does nothing.
-#[cfg(not(any(test, feature = "faults")))]
+#[cfg(not(feature = "faults"))]
 #[inline(always)]
 pub fn step() -> io::Result<()> {
     Ok(())
 }
-
-#[cfg(test)]
-#[path = "fault_tests.rs"]
-mod tests;

@@ -22,7 +22,7 @@ pub mod doubt;
 mod estimate;
 pub mod fault;
 pub mod figure;
-mod histogram;
+pub mod histogram;
 pub mod layers;
 pub mod leftovers;
 mod load_counts;

@@ -84,33 +84,3 @@ pub enum FoldedError {
     #[error(transparent)]
     Io(#[from] io::Error),
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn folded(text: &str) -> Folded {
-        Folded::parse(text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn folded_stacks_are_read_back_unchanged() {
-        let text = "nginx;main;do_syscall_64_[k] 3\nnginx;main;a b c 4\n";
-        assert_eq!(folded(&folded(text).to_text()), folded(text));
-    }
-
-    #[test]
-    fn a_wrong_line_is_named() {
-        let sentence = Folded::parse("a;b 1\na;b\n".as_bytes()).unwrap_err().to_string();
-        assert!(sentence.contains("line 2"), "{sentence}");
-        assert!(matches!(Folded::parse("".as_bytes()), Err(FoldedError::Empty)));
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Folded::parse(text.as_slice());
-        }
-    }
-}

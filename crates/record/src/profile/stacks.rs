@@ -160,7 +160,8 @@ impl Stacks {
         }
     }
 
-    pub(crate) fn fault(&self) -> Option<&'static str> {
+    /// The reason why the stacks cannot be used, if any; those of a file may contain anything.
+    pub fn fault(&self) -> Option<&'static str> {
         let is_in = |place: u32, length: usize| (place as usize) < length;
         let mut sums = vec![0u64; self.events.len() + 2];
         for stack in &self.stacks {
@@ -225,107 +226,5 @@ impl Profile {
         let sample_ns = self.point_sample_ns();
         stacks.divide_cpu(|layer| self.layer(layer).map_or(0, |row| row.samples) as f64 * sample_ns);
         stacks
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::LayerRow;
-    use proptest::prelude::*;
-
-    fn stack(functions: &[u32], layer: Option<Layer>, samples: u64) -> Stack {
-        Stack {
-            functions: functions.to_vec(),
-            process: Some(0),
-            ran: Ran::Server,
-            mode: Mode::Kernel,
-            layer,
-            part: PlainText::default(),
-            samples,
-            cpu_ns: 0,
-            events: Vec::new(),
-        }
-    }
-
-    fn named(names: &[&str]) -> Vec<Frame> {
-        let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: false };
-        names.iter().map(frame).collect()
-    }
-
-    #[test]
-    fn a_name_cannot_break_its_frame_or_its_line() {
-        let stacks = Stacks {
-            processes: vec![SampledProcess { pid: 1, name: "my;server ".into() }],
-            functions: named(&["Ljava/lang/String;::hashCode", " ", "a b"]),
-            stacks: vec![stack(&[0, 1, 2], None, 3)],
-            ..Stacks::default()
-        };
-        let text = stacks.folded().to_text();
-        assert_eq!(text, "my:server;a b;[unknown];Ljava/lang/String:::hashCode 3\n");
-        assert_eq!(Folded::parse(text.as_bytes()).unwrap(), stacks.folded());
-    }
-
-    #[test]
-    fn weighted_stacks_have_the_time_of_their_layers_in_the_table() {
-        let row = |layer, cpu_ns| LayerRow {
-            layer,
-            part: String::new(),
-            samples: 0,
-            cpu_ns,
-            share_ratio: None,
-            us_per_packet: None,
-            us_per_request: None,
-            events_per_packet: Default::default(),
-        };
-        let profile = Profile {
-            layers: vec![row(Some(Layer::Tcp), 100.4), row(Some(Layer::Driver), 7.0), row(Some(Layer::Other), 1.0)],
-            stacks: Stacks {
-                processes: vec![SampledProcess { pid: 1, name: "server".into() }],
-                functions: named(&["a", "b", "bpf"]),
-                stacks: vec![
-                    stack(&[0], Some(Layer::Tcp), 1),
-                    stack(&[1], Some(Layer::Tcp), 2),
-                    Stack { part: super::super::MEASUREMENT.into(), ..stack(&[2], Some(Layer::Other), 5) },
-                    stack(&[1], Some(Layer::Other), 5),
-                ],
-                ..Stacks::default()
-            },
-            ..Profile::default()
-        };
-        let cpu = |profile: &Profile| -> Vec<(Option<Layer>, u64)> {
-            let stacks = profile.weighed_stacks();
-            assert_eq!(stacks.fault(), None);
-            stacks.stacks.iter().map(|stack| (stack.layer, stack.cpu_ns)).collect()
-        };
-        let (tcp, other) = (Some(Layer::Tcp), Some(Layer::Other));
-        assert_eq!(
-            cpu(&profile),
-            [(tcp, 33), (tcp, 67), (other, 1), (other, 0)],
-            "the table has the driver, no sample"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn the_parts_of_a_layer_add_up_to_the_layer(
-            weights in prop::collection::vec((0usize..3, 0u64..1000), 0..60),
-            each in 0.0f64..1e7,
-        ) {
-            let layers = [None, Some(Layer::User), Some(Layer::Tcp)];
-            let parts: Vec<_> = weights.into_iter().map(|(layer, weight)| (layers[layer], weight)).collect();
-            let sum = |layer, of: &[u64]| -> u64 {
-                parts.iter().zip(of).filter(|((is, _), _)| *is == layer).map(|(_, part)| part).sum()
-            };
-            let weights: Vec<u64> = parts.iter().map(|(_, weight)| *weight).collect();
-            let has = |layer| sum(layer, &weights) as f64 * each;
-            let divided = apportion(&parts, has);
-            for layer in layers {
-                prop_assert_eq!(sum(layer, &divided), has(layer).round() as u64);
-            }
-            for ((_, weight), part) in parts.iter().zip(&divided) {
-                prop_assert!((*part as f64 - *weight as f64 * each).abs() <= 1.0, "{} of {}", part, weight);
-            }
-        }
     }
 }

@@ -85,20 +85,3 @@ impl Log2Histogram {
             .map(bucket_end_ns)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quantile_is_the_upper_end_of_its_bucket() {
-        let mut histogram = Log2Histogram::default();
-        assert_eq!(histogram.quantile_at_most_ns(0.5), None);
-        histogram.0[0] = 9;
-        histogram.0[4] = 1;
-        assert_eq!(histogram.quantile_at_most_ns(0.5), Some(64));
-        assert_eq!(histogram.quantile_at_most_ns(0.9), Some(64));
-        assert_eq!(histogram.quantile_at_most_ns(0.91), Some(1024));
-        assert_eq!(histogram.quantile_at_most_ns(1.0), Some(1024));
-    }
-}
