@@ -36,6 +36,8 @@ mod tools;
 mod url;
 mod workload;
 
+#[doc(hidden)]
+pub use cli::check_ranges;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 

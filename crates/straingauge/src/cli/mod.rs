@@ -46,7 +46,7 @@ pub use profile::{Method, ProfileArgs};
 pub use protocol::{KeyOptions, ProtocolOptions};
 pub use report::ReportArgs;
 pub use runs::RunsArgs;
-pub use scenario::Options;
+pub use scenario::{Options, check_ranges};
 pub use summary::SummaryOptions;
 pub use wan::WanArgs;
 pub use watch::WatchArgs;

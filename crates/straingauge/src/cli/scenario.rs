@@ -11,6 +11,7 @@ use super::predict::WhatIfsToml;
 use super::protocol::ProtocolOptions;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
+use crate::quantity::Speed;
 use clap::Args;
 use serde::Deserialize;
 
@@ -68,6 +69,43 @@ impl Options {
             watching: self.watching.over(file.watching),
             find: self.find.over(file.find),
             predict: file.predict,
+        }
+    }
+}
+
+/// Reads a scenario file, and panics if one of its numbers is out of its range. For the fuzz target.
+pub fn check_ranges(text: &str) {
+    let Ok(file) = toml::from_str::<Options>(text) else { return };
+    let shares = [file.find.error_limit, file.find.saturation, file.workload.dynamic_share];
+    for share in shares.into_iter().flatten() {
+        assert!((0.0..=1.0).contains(&share.0), "{share:?}");
+    }
+    for rate in [file.load.rate, file.load.connect_rate].into_iter().flatten() {
+        assert!(rate.0.is_finite() && rate.0 >= 0.0, "{rate:?}");
+    }
+    if let Some(Speed::Times(speed)) = file.workload.speed {
+        assert!(speed.is_finite() && speed > 0.0, "{speed}");
+    }
+    for time in [file.load.duration, file.load.timeout, file.workload.session_gap].into_iter().flatten() {
+        // Nanoseconds are counted in 64 bits.
+        assert!(time.0.as_nanos() < 1 << 62, "{time:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_numbers_are_refused_or_in_range() {
+        let keys = "find.error-limit find.saturation workload.dynamic-share load.rate load.connect-rate workload.speed \
+                    load.duration load.timeout workload.session-gap";
+        for key in keys.split_whitespace() {
+            for value in
+                ["-1", "nan", "inf", "1e400", "0", "2", "'-1s'", "'9e99s'", "'99999999999d'", "'101%'", "''", "[]"]
+            {
+                check_ranges(&format!("{key} = {value}"));
+            }
         }
     }
 }
