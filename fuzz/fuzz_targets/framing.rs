@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use load::framing::{AtEnd, Framing, HeadCache, MAX_HEAD_BYTES};
+use straingauge_fuzz::fuzz_target;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use load::http2::{Http2Session, Malformed, RequestBlocks, StreamEnd};
+use straingauge_fuzz::fuzz_target;
 
 /// The ends of requests in their order; body bytes and parts; used bytes; or the rule that the bytes break.
 type Verdict = (Vec<(Option<usize>, Option<StreamEnd>, u16)>, (usize, u32), Result<usize, Malformed>);

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use observe::watch::pack::Pack;
+use straingauge_fuzz::fuzz_target;
 
 fuzz_target!(|text: &str| {
     match Pack::parse("pack", text) {

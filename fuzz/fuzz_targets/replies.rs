@@ -3,10 +3,11 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use load::framing::{Consumed, Malformed};
+use load::replies::Reply;
 use load::replies::memcached::{META, MemcachedReply};
 use load::replies::resp::{MAX_DEPTH, Resp};
-use load::replies::{Consumed, Malformed};
+use straingauge_fuzz::fuzz_target;
 
 /// Used bytes, body and status of a complete reply; or the rule that the bytes break.
 type Verdict = Result<(usize, usize, Option<u16>), Malformed>;

@@ -7,9 +7,9 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use record::RunDir;
 use std::fs;
+use straingauge_fuzz::fuzz_target;
 
 const RUN: &[u8] = include_bytes!("../valid/run.json");
 const POINT: &[u8] = include_bytes!("../valid/point.json");

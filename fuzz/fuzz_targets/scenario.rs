@@ -3,6 +3,6 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use straingauge_fuzz::fuzz_target;
 
 fuzz_target!(|text: &str| straingauge::check_ranges(text));

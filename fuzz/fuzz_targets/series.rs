@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use record::Share;
+use straingauge_fuzz::fuzz_target;
 use workload::arrival::{RateSeries, SeriesPlan};
 
 fuzz_target!(|data: &[u8]| {

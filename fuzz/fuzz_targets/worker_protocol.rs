@@ -3,14 +3,6 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use straingauge_fuzz::fuzz_target;
 
-// The messages are private to the crate, so the file is included here; it depends on no other.
-#[allow(dead_code)]
-#[path = "../../crates/remote/src/protocol.rs"]
-mod protocol;
-
-#[path = "../properties/worker_protocol.rs"]
-mod properties;
-
-fuzz_target!(|bytes: &[u8]| properties::hold_for(bytes));
+fuzz_target!(|bytes: &[u8]| remote::check_lines(bytes));

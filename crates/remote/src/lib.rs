@@ -9,6 +9,7 @@ mod fleet;
 mod inputs;
 mod link;
 mod merge;
+mod observation;
 mod options;
 mod permit;
 mod process;
@@ -22,10 +23,6 @@ mod shares;
 mod watcher;
 mod worker_io;
 
-#[cfg(test)]
-#[path = "../../../fuzz/properties/worker_protocol.rs"]
-mod properties;
-
 pub use account::leave_out_uncounted;
 pub use error::{NoRoom, RemoteError};
 pub use fleet::{Fleet, OnLoss};
@@ -33,6 +30,8 @@ pub use inputs::{FileParts, InputFiles, InputStore};
 pub use link::WorkerSource;
 pub use options::WorkerOptions;
 pub use permit::{can_be_split, permit};
+#[doc(hidden)]
+pub use protocol::check_lines;
 pub use protocol::{ColdHeld, HostPlace, InputKind, InputPiece, MAX_PIECE_BYTES, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};

@@ -97,18 +97,6 @@ mod tests {
         assert!(Sum::default().finish().is_none());
     }
 
-    /// The property that the fuzzer tests holds for each of its seeds, and for each prefix of them.
-    #[test]
-    fn the_protocol_property_holds_for_the_fuzzing_corpus() {
-        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/worker_protocol");
-        let files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(files.len() >= 3, "{files:?}");
-        for file in files {
-            let bytes = std::fs::read(file).unwrap();
-            (0..=bytes.len()).for_each(|end| crate::properties::hold_for(&bytes[..end]));
-        }
-    }
-
     fn of_requests(values: &[u64]) -> LoadResult {
         let mut one = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         for value in values {

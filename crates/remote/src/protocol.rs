@@ -1,6 +1,6 @@
 //! Messages of the worker protocol, and the bounded reader of their lines (docs/worker-protocol.md): one JSON object
 //! per line, of limited length. Both ends must be the same version of straingauge; lines before the hello may be
-//! anything. It depends on no other module of this crate, so that it can be fuzzed.
+//! anything.
 
 use crate::requests::RequestWatchPlan;
 use load::cold::{ColdCounts, ColdRoom};
@@ -10,10 +10,7 @@ use record::{ClientSide, LoadPlan, PlainText};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
-#[path = "observation.rs"]
-mod observation;
-
-pub use observation::WireObservation;
+pub use crate::observation::WireObservation;
 
 /// The version of straingauge, which must be the same at both ends.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -349,6 +346,20 @@ pub fn line(message: &impl Serialize) -> String {
     let mut text = serde_json::to_string(message).expect("messages have only string keys");
     text.push('\n');
     text
+}
+
+/// Reads bytes from the other end as messages, and panics if an accepted one is refused when it is sent again. For
+/// the fuzz target.
+pub fn check_lines(bytes: &[u8]) {
+    fn come_again<T: Serialize + serde::de::DeserializeOwned>(bytes: &[u8]) {
+        let mut lines = LineReader::new(bytes);
+        while let Ok(Some(message)) = lines.next::<T>() {
+            let again = line(&message);
+            assert!(matches!(LineReader::new(again.as_bytes()).next::<T>(), Ok(Some(_))), "{again}");
+        }
+    }
+    come_again::<ToWorker>(bytes);
+    come_again::<FromWorker>(bytes);
 }
 
 impl PlanMessage {
