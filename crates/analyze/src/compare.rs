@@ -7,7 +7,7 @@
 //! figures together raise a false alarm in at most 1 - confidence of the comparisons.
 
 pub mod costs;
-mod pooled;
+pub mod pooled;
 mod price;
 mod subjects;
 mod words;

@@ -18,13 +18,13 @@ mod point;
 pub mod predict;
 pub mod profile;
 mod programs;
-mod shown;
+pub mod shown;
 pub mod statistics;
 pub mod sweep;
 pub mod verdict;
 pub mod watch;
 pub mod watched;
-mod within;
+pub mod within;
 pub mod zones;
 
 /// Why there is no result, in a sentence that says what to do.

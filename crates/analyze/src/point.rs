@@ -122,17 +122,3 @@ pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
     let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
     Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))
 }
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use record::{Origin, Pace};
-
-    /// A point of one second with these figures, each from 100 requests or samples.
-    pub fn point(sweep: Sweep, repeat: u32, connections: u64, figures: &[(&str, f64)]) -> Point {
-        let mut point = Point::new(sweep, repeat, connections, Pace::Closed);
-        (point.index, point.duration_ns) = (repeat, 1_000_000_000);
-        figures.iter().for_each(|(name, value)| point.figures.measured(name, *value, 100, Origin::Counted));
-        point
-    }
-}

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
 pub use capacity::{CapacityPlanner, capacity};
 pub use connections::ConnectionSweep;
-pub use length::too_short;
+pub use length::{needed_ns, too_short};
 pub use rate::RateSearch;
 pub use share::ShareSearch;
 pub use sure::least_ns;
@@ -160,20 +160,5 @@ impl Remeasured {
             self.0.push(load);
         }
         wants
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ladder_doubles_up_to_its_maximum() {
-        let loads = |connections_min, connections_max| {
-            ladder(&SweepPlan { connections_min, connections_max, ..turns::tests::plan() })
-        };
-        assert_eq!(loads(1, 20), [1, 2, 4, 8, 16, 20]);
-        assert_eq!(loads(7, 7), [7]);
-        assert_eq!(loads(0, 0), [1]);
     }
 }

@@ -2,7 +2,7 @@
 
 mod cause;
 mod checked;
-mod command;
+pub mod command;
 mod doubts;
 mod evidence;
 mod facts;

@@ -12,9 +12,9 @@
 //! within a repeat, because the machine's speed drifts between repeats; `docs/zones.md` explains the intervals.
 
 mod capacity;
-mod curve;
+pub mod curve;
 pub(crate) mod doubts;
-mod failure;
+pub mod failure;
 mod find;
 mod knee;
 mod levels;
@@ -28,7 +28,8 @@ pub(crate) use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, un
 pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
-pub(crate) use knee::{knee_of, speaks_for};
+pub use knee::knee_of;
+pub(crate) use knee::speaks_for;
 pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;

@@ -80,7 +80,7 @@ fn stacks((a, b): (&RunDir, &RunDir), loads: &[MatchedLoad<'_>]) -> Result<Folde
 }
 
 /// Gives the programs of two different servers the same name, so that the kernel's work below them is compared.
-fn under_one_root(a: Folded, b: Folded) -> FoldedPair {
+pub fn under_one_root(a: Folded, b: Folded) -> FoldedPair {
     let is_program = |name: &String| !name.starts_with('[');
     let roots = |folded: &Folded| -> BTreeSet<String> {
         folded.0.keys().filter_map(|frames| frames.first()).filter(|name| is_program(name)).cloned().collect()
@@ -117,23 +117,4 @@ fn per_request(run: &RunDir, points: &[&Point]) -> Folded {
     let count = |ns: f64| (ns * STACK_COUNTS_PER_NS / requests.max(1) as f64).round() as u64;
     let counted = sums.into_iter().map(|(frames, ns)| (frames, count(ns)));
     Folded(if requests == 0 { BTreeMap::new() } else { counted.collect() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_servers_are_compared_under_one_name_and_one_server_under_its_own() {
-        let folded = |text: &str| Folded::parse(text.as_bytes()).unwrap();
-        let both = |a: &str, b: &str| {
-            let (a, b) = under_one_root(folded(a), folded(b));
-            [a.to_text(), b.to_text()]
-        };
-        assert_eq!(
-            both("nginx;read 3\n[packets on idle CPUs];rx 1\n", "lighttpd;read 5\n"),
-            ["[packets on idle CPUs];rx 1\nserver;read 3\n", "server;read 5\n"]
-        );
-        assert_eq!(both("nginx;read 3\n", "nginx;read 5\nlogger;write 1\n")[0], "nginx;read 3\n");
-    }
 }

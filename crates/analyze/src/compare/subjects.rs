@@ -221,17 +221,3 @@ fn from_first_difference(a: &str, b: &str) -> [String; 2] {
         format!("... {}", plain(&rest.join(" "), QUOTED))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::from_first_difference;
-
-    #[test]
-    fn long_command_lines_are_quoted_from_their_first_difference() {
-        let same = "server --with-a-long-option=1 --and-another-one=2 --and-a-third-one=3 -c";
-        let said = from_first_difference(&format!("{same} /a/x.conf"), &format!("{same} /b/x.conf"));
-        assert_eq!(said, ["... -c /a/x.conf", "... -c /b/x.conf"]);
-        assert_eq!(from_first_difference("nginx", "apache2"), ["nginx", "apache2"]);
-        assert!(from_first_difference(&"x".repeat(500), "y")[0].chars().count() < 80, "a path without end");
-    }
-}

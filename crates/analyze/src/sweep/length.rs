@@ -25,7 +25,7 @@ fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -
 }
 
 /// The window, in nanoseconds, that gives a trial at this rate enough stalls and requests.
-pub(super) fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> u64 {
+pub fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> u64 {
     let stalls_ns = STALLS * longest_stall_ns(points, rate_per_sec, criteria);
     let requests_ns = REQUESTS as f64 / rate_per_sec * 1e9;
     stalls_ns.max(requests_ns) as u64
@@ -51,53 +51,4 @@ pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Op
     };
     let rate = format_si(rate_per_sec);
     Some(format!("whether {rate}/s holds is not known at this budget: its longest trial took {window}; {why}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::{Arrival, Outcomes, Pace};
-
-    fn trial(rate_per_sec: f64, seconds: f64, stall_ms: f64, p99_ms: f64) -> Point {
-        let sent = (rate_per_sec * seconds) as u64;
-        let figures = [
-            (names::GOODPUT, rate_per_sec),
-            (names::STALL_MAX, stall_ms * 1e3),
-            (names::RESPONSE_P99, p99_ms * 1e3),
-            (names::RESPONSE_P90, 5e3),
-        ];
-        Point {
-            pace: Pace::Open { rate_per_sec, arrival: Arrival::Poisson },
-            duration_ns: (seconds * 1e9) as u64,
-            outcomes: Outcomes { sent, ok: sent, ..Outcomes::default() },
-            ..crate::point::tests::point(Sweep::Rate, 0, 64, &figures)
-        }
-    }
-
-    #[test]
-    fn a_trial_lasts_thirty_stalls_and_a_thousand_requests() {
-        let criteria = Criteria::default();
-        let points = [trial(800.0, 2.0, 60.0, 70.0), trial(900.0, 2.0, 58.0, 70.0), trial(950.0, 2.0, 700.0, 70.0)];
-        let needed = |rate| needed_ns(&points, rate, &criteria) as f64 / 1e9;
-        assert_eq!(needed(1_000.0), 1.8, "one stall of the machine alone is none of the server");
-        assert_eq!(needed(100.0), 10.0);
-        assert_eq!(needed_ns(&[], 50_000.0, &criteria), 20_000_000);
-    }
-
-    #[test]
-    fn a_window_with_few_stalls_does_not_fail_and_gives_the_reason() {
-        let criteria = Criteria::default();
-        let short = trial(1_605.0, 0.5, 60.0, 130.0);
-        assert!(!zones::fails(&short, &criteria), "a few stalls make any percentile");
-        for (trial, rate, words) in [
-            (short.clone(), 1_605.0, "stalled for 60.0 ms; whether that is usual needs 1.80 s"),
-            (trial(90.0, 2.0, 12.0, 130.0), 90.0, "there were 180 answers, and a 99th percentile needs 1,000"),
-        ] {
-            let why = too_short(&[trial], rate, &criteria);
-            assert!(why.as_ref().is_some_and(|why| why.contains(words)), "{why:?}");
-        }
-        let long = trial(1_605.0, 2.0, 60.0, 130.0);
-        assert!(zones::fails(&long, &criteria));
-        assert_eq!(too_short(&[short, long], 1_605.0, &criteria), None);
-    }
 }

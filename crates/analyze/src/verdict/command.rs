@@ -75,7 +75,7 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
 
 /// The range of a descriptor limit in a word of a command: `ulimit -n 64` of a shell, `--nofile=64` of prlimit,
 /// `LimitNOFILE=64` of systemd-run.
-fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
+pub fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
     let digits = |from: usize| {
         let length = word[from..].bytes().take_while(u8::is_ascii_digit).count();
         (length > 0).then_some(from..from + length)
@@ -105,43 +105,4 @@ fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
 /// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     plain(&shell::quoted(word), 300)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{server_pid, set_limit};
-    use record::{RunDir, RunRecord};
-
-    #[test]
-    fn debuggers_are_not_pointed_at_the_first_of_several_processes() {
-        let text = include_str!("../../tests/recorded/haproxy-poll.jsonl");
-        let mut run: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        run["scenario"]["server"] = serde_json::Value::Null;
-        let mut record: RunRecord = serde_json::from_value(run).unwrap();
-        let mut pid = |processes: &str| {
-            for (name, value) in [("pid", "41"), ("processes", processes)] {
-                record.server_facts.insert(name.into(), value.into());
-            }
-            let record = record.clone();
-            server_pid(&RunDir { path: Default::default(), record, points: Vec::new(), reading_doubts: Vec::new() })
-        };
-        assert_eq!((pid("1"), pid("3")), ("41".to_string(), "PID".to_string()));
-    }
-
-    #[test]
-    fn a_limit_is_found_where_a_command_sets_it() {
-        for (word, limit) in [
-            ("ulimit -n 64; exec server", Some("64")),
-            ("cd /srv && ulimit  -S -n 1024 && exec server", Some("1024")),
-            ("ulimit -c 0; ulimit -Hn 200; server", Some("200")),
-            ("--nofile=64:64", Some("64")),
-            ("LimitNOFILE=64", Some("64")),
-            ("ulimit -c 0; exec server", None),
-            ("ulimit -n unlimited; server", None),
-            ("ulimit", None),
-            ("server -n 64", None),
-        ] {
-            assert_eq!(set_limit(word).map(|at| &word[at]), limit, "{word}");
-        }
-    }
 }

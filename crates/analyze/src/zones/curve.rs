@@ -10,10 +10,14 @@ use std::collections::BTreeSet;
 
 /// A reading: a load, its repeat, a positive value and its weight.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CurvePoint {
+pub struct CurvePoint {
+    /// Connections, or requests per second.
     pub load: f64,
+    /// Number of the repeat.
     pub repeat: u32,
+    /// The value, positive.
     pub value: f64,
+    /// Share of a full-length point, less if it was disturbed.
     pub weight: f64,
     /// Relative precision of the value: 1, or less with few requests.
     pub precision: f64,
@@ -50,8 +54,9 @@ fn means(cells: &[GridCell], means: &mut [f64], sides: impl Fn(&GridCell) -> (us
     }
 }
 
+/// Where a curve crosses a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Crossing {
+pub enum Crossing {
     /// The threshold is crossed at the lowest load already.
     Below,
     /// The threshold is crossed at this load.
@@ -62,7 +67,8 @@ pub(super) enum Crossing {
 
 /// One load of a fitted curve.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FittedLoad {
+pub struct FittedLoad {
+    /// The load.
     pub load: f64,
     /// Logarithm of the value, without the repeats' levels.
     pub level: f64,
@@ -72,7 +78,8 @@ pub(super) struct FittedLoad {
 
 /// A fitted curve over ascending loads.
 #[derive(Debug, Clone)]
-pub(super) struct BlockCurve {
+pub struct BlockCurve {
+    /// The loads, ascending.
     pub at: Vec<FittedLoad>,
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
@@ -302,7 +309,7 @@ impl Interpolant {
 }
 
 /// The non-decreasing sequence that fits (value, weight) best in least squares: pooled adjacent violators.
-pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
+pub fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(values.len());
     for (value, weight) in values {
         pools.push((*value, *weight, 1));
@@ -327,59 +334,5 @@ fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
             let share = (threshold - rising[above - 1]) / (rising[above] - rising[above - 1]);
             Crossing::At(loads[above - 1] * (loads[above] / loads[above - 1]).powf(share.clamp(0.0, 1.0)))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn readings(repeats: &[(f64, &[f64])], loads: &[f64]) -> Vec<CurvePoint> {
-        let mut all = Vec::new();
-        for (repeat, (drift, values)) in repeats.iter().enumerate() {
-            for (load, value) in loads.iter().zip(*values) {
-                all.push(CurvePoint {
-                    load: *load,
-                    repeat: repeat as u32,
-                    value: value * drift,
-                    weight: 1.0,
-                    precision: 1.0,
-                });
-            }
-        }
-        all
-    }
-
-    #[test]
-    fn drift_between_repeats_does_not_change_the_curve() {
-        let values: &[f64] = &[10.0, 20.0, 40.0, 42.0, 41.0];
-        let loads = [1.0, 2.0, 4.0, 8.0, 16.0];
-        let steady = BlockCurve::fit(&readings(&[(1.0, values), (1.0, values), (1.0, values)], &loads)).unwrap();
-        let mut drifting = readings(&[(1.0, values), (0.7, values), (1.3, values)], &loads);
-        // The fast repeat lacks the low loads and the slow one the high loads, which would distort plain medians.
-        drifting.retain(|r| match r.repeat {
-            1 => r.load < 16.0,
-            2 => r.load > 2.0,
-            _ => true,
-        });
-        let drifting = BlockCurve::fit(&drifting).unwrap();
-        let first = steady.at[0].level - drifting.at[0].level;
-        assert!(steady.at.iter().zip(&drifting.at).all(|(a, b)| (a.level - b.level - first).abs() < 1e-6));
-    }
-
-    #[test]
-    fn the_gain_of_a_sharp_knee_ends_at_the_knee() {
-        let loads: Vec<f64> = (0..40).map(|step| 2f64.powf(step as f64 / 4.0)).collect();
-        let values: Vec<f64> = loads.iter().map(|load| load.min(32.0)).collect();
-        let curve = BlockCurve::fit(&readings(&[(1.0, &values)], &loads)).unwrap();
-        let Some(Crossing::At(at)) = curve.gain_falls_below(0.2) else { panic!("no crossing") };
-        // By definition, 32 / (x / sqrt 2) = 1.2.
-        assert!((at / (32.0 * std::f64::consts::SQRT_2 / 1.2) - 1.0).abs() < 0.03, "{at}");
-    }
-
-    #[test]
-    fn isotonic_regression_pools_falling_values() {
-        assert_eq!(isotonic(&[(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (4.0, 1.0)]), vec![1.0, 2.5, 2.5, 4.0]);
-        assert_eq!(isotonic(&[(3.0, 1.0), (2.0, 1.0), (1.0, 2.0)]), vec![1.75; 3]);
     }
 }

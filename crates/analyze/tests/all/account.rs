@@ -272,6 +272,23 @@ fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguis
 }
 
 #[test]
+fn a_backend_is_measured_by_the_protocol_of_its_port() {
+    for (address, command) in [
+        ("10.0.0.9:5432", "ss -tnp dst 10.0.0.9:5432"),
+        ("[::1]:6379", "straingauge find redis://[::1]:6379/"),
+        ("127.0.0.1:8080", "straingauge find http://127.0.0.1:8080/"),
+    ] {
+        let verdict = judged(waits(), fixture::record(), |point| {
+            let (load, rate) = (point.connections, point.value(names::THROUGHPUT).unwrap_or(1.0));
+            let event_loop = group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+            let backend = BackendUse { address: address.into(), ..backend(load, load as f64 - 0.1, rate) };
+            keep(point, vec![event_loop], vec![backend]);
+        });
+        assert_eq!(verdict.causes[0].commands, [command]);
+    }
+}
+
+#[test]
 fn the_full_process_is_named_only_among_unequal_processes() {
     let workers = |busy: [f64; 4]| {
         rules(move |point, load, _| {

@@ -1,5 +1,8 @@
 //! The plan and the findings of an axis, for a synthetic server.
 
+mod cpus;
+mod layers;
+
 use crate::fixture::{self, axis_plan, axis_point};
 use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
 use analyze::{axis, verdict, zones};

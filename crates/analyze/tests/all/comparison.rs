@@ -328,6 +328,24 @@ fn runs_of_different_servers_raise_a_doubt_that_names_the_difference() {
 }
 
 #[test]
+fn long_command_lines_are_quoted_from_their_first_difference() {
+    let said = |a: &str, b: &str| {
+        let of = |seed, command: &str| {
+            let mut run = run(&steady(), seed, 2);
+            let server = fixture::loaded(&mut run.record).server.as_mut();
+            server.unwrap().argv = command.split(' ').map(String::from).collect();
+            run
+        };
+        compare::runs(&of(1, a), &of(2, b), 0.05).unwrap().doubts.remove(0)
+    };
+    let same = "server --with-a-long-option=1 --and-another-one=2 --and-a-third-one=3 -c";
+    let words = said(&format!("{same} /a/x.conf"), &format!("{same} /b/x.conf"));
+    assert!(words.contains("command line ... -c /a/x.conf (A) against ... -c /b/x.conf (B)"), "{words}");
+    let words = said(&"x".repeat(500), "y");
+    assert!(words.matches('x').count() < 80 && words.contains("(A) against y (B)"), "a path without end: {words}");
+}
+
+#[test]
 fn different_requests_raise_a_doubt_and_a_different_port_does_not() {
     let other = doubts_after(|record| {
         fixture::loaded(record).load.targets[0].path = "/10k.bin".into();

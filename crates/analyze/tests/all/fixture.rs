@@ -243,6 +243,14 @@ pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
     point
 }
 
+/// A point of one second with these figures, each from 100 requests or samples.
+pub fn point(sweep: Sweep, repeat: u32, connections: u64, figures: &[(&str, f64)]) -> Point {
+    let mut point = Point::new(sweep, repeat, connections, Pace::Closed);
+    (point.index, point.duration_ns) = (repeat, 1_000_000_000);
+    figures.iter().for_each(|(name, value)| point.figures.measured(name, *value, 100, Origin::Counted));
+    point
+}
+
 /// Writes a run with these points below `parent` and opens it.
 pub fn write(parent: &Path, record: RunRecord, points: &[Point]) -> RunDir {
     let mut writer = RunWriter::create(parent, None, record).unwrap();

@@ -81,14 +81,3 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     };
     FoundLimit::new(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_backend_is_measured_by_the_protocol_of_its_port() {
-        let schemes = ["10.0.0.9:5432", "[::1]:6379", "127.0.0.1:8080"].map(scheme);
-        assert_eq!(schemes, [None, Some("redis"), Some("http")]);
-    }
-}
