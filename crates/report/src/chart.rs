@@ -9,11 +9,11 @@ mod rows;
 mod scale;
 mod svg;
 
+pub use labels::spread;
 pub use markers::Marker;
 pub use rows::ChartRow;
 pub use scale::Scale;
 
-use labels::spread;
 use rows::SeriesRows;
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -50,25 +50,3 @@ pub fn leftovers(left: &[Leftover], removed: &[Leftover], not_removed: &[String]
     not_seen.iter().for_each(|what| out.push_str(&format!("not checked: {what}\n")));
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::owner::Owner;
-
-    #[test]
-    fn leftovers_are_listed_with_their_owners_and_unsearched_places_are_named() {
-        let owner = Owner { pid: 77, ..Owner::of_this_process() };
-        let group = Leftover { kind: "control group", name: "/a".into(), detail: "2 processes".into(), owner };
-        let file = Leftover { kind: "unfinished file", name: "runs/.x".into(), detail: "a file".into(), owner };
-        let text = leftovers(&[group.clone(), file], &[], &[], &["/b: it belongs to another user".into()]);
-        assert_eq!(
-            text,
-            "Left behind\n  control group    /a (2 processes), of process 77\n  unfinished file  runs/.x (a file), of \
-             process 77\nstraingauge doctor --clean removes it\nnot checked: /b: it belongs to another user\n"
-        );
-        assert_eq!(leftovers(&[], &[], &[], &[]), "no leftovers\n");
-        let text = leftovers(&[], &[group], &[], &[]);
-        assert_eq!(text, "Removed\n  control group  /a (2 processes), of process 77\nno leftovers\n");
-    }
-}

@@ -50,35 +50,46 @@ pub struct StackRecording {
     /// Names the server or the run.
     pub title: PlainText,
     /// In the order of measurement.
-    windows: Vec<ExportedWindow>,
+    pub windows: Vec<ExportedWindow>,
     /// The threads' time, by point.
-    accounts: Vec<Accounted>,
+    pub accounts: Vec<Accounted>,
     /// Files that could not be read.
     pub doubts: Vec<Doubt>,
 }
 
+/// Samples of one window.
 #[derive(Debug, Clone, PartialEq)]
-struct ExportedWindow {
-    stacks: Stacks,
+pub struct ExportedWindow {
+    /// The sampled stacks.
+    pub stacks: Stacks,
     /// The load; `None` in a profile, which has only one.
-    load: Option<ExportedLoad>,
+    pub load: Option<ExportedLoad>,
 }
 
+/// The threads' time in one window.
 #[derive(Debug, Clone, PartialEq)]
-struct Accounted {
-    load: Option<ExportedLoad>,
-    requests: f64,
-    account: Account,
+pub struct Accounted {
+    /// The load; `None` in a profile, which has only one.
+    pub load: Option<ExportedLoad>,
+    /// Number of requests in the account's window; 0 if unknown.
+    pub requests: f64,
+    /// The account of the threads.
+    pub account: Account,
 }
 
+/// The load of a window.
 #[derive(Debug, Clone, PartialEq)]
-struct ExportedLoad {
-    sweep: Sweep,
-    value: f64,
+pub struct ExportedLoad {
+    /// Sweep of the point.
+    pub sweep: Sweep,
+    /// Connections, requests per second, or the value of the axis.
+    pub value: f64,
     /// The load in words, e.g. `64 connections`.
-    words: String,
-    zone: Option<Zone>,
-    point: u32,
+    pub words: String,
+    /// Zone of the load, if known.
+    pub zone: Option<Zone>,
+    /// Index of the point.
+    pub point: u32,
 }
 
 impl ExportedLoad {
@@ -339,6 +350,3 @@ fn process_words(stacks: &Stacks, stack: &Stack) -> String {
         None => stacks.root(stack).to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -73,7 +73,7 @@ pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
 }
 
 /// Like [`draw_difference`], by a request's CPU time in [`STACK_COUNTS_PER_NS`] and without a title.
-pub(crate) fn draw_cost_difference(before: &Folded, after: &Folded) -> String {
+pub fn draw_cost_difference(before: &Folded, after: &Folded) -> String {
     svg(&merged(before, after), "", Colours::Costs { after: after.total() })
 }
 
@@ -237,51 +237,5 @@ fn legend(out: &mut String, colours: Colours) {
             r##"<rect x="{x}" y="36" width="12" height="12" fill="{colour}"/><text x="{}" y="46">{word}</text>"##,
             x + 17.0
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn folded(text: &str) -> Folded {
-        Folded::parse(text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn a_helper_has_the_colour_of_its_caller() {
-        let picture = draw(&folded("s;main;do_syscall_64_[k];tcp_sendmsg_[k];memcpy_[k] 10\n"), "t");
-        assert_eq!(picture.matches(colour_of(Layer::Tcp)).count(), 3, "legend, tcp_sendmsg, memcpy");
-    }
-
-    #[test]
-    fn names_cannot_break_the_markup() {
-        let picture = draw(&folded("s;<script>alert(1)</script> 10\n"), "\"><x");
-        assert!(!picture.contains("<script") && !picture.contains("<x"), "{picture}");
-    }
-
-    #[test]
-    fn growing_functions_are_red_and_shrinking_ones_blue() {
-        let before = folded("s;a 50\ns;b 50\n");
-        let picture = draw_difference(&before, &folded("s;a 90\ns;b 10\n"), "t");
-        assert!(picture.contains("a (50.00 % -> 90.00 %)"), "{picture}");
-        assert!(growth_colour(0.4).starts_with("#f0") && growth_colour(-0.4).ends_with("f0"));
-    }
-
-    #[test]
-    fn costs_per_request_are_compared_instead_of_shares() {
-        let picture =
-            draw_cost_difference(&folded("s;a 1000000\ns;b 1000000\n"), &folded("s;a 3000000\ns;b 1000000\n"));
-        assert!(picture.contains("a (1.000 us -> 3.000 us per request)"), "{picture}");
-        assert!(
-            picture.contains("b (1.000 us -> 1.000 us per request)"),
-            "its share fell, its cost did not: {picture}"
-        );
-        assert_eq!(picture.matches("#eeeeee").count(), 2, "the legend's and b: {picture}");
-    }
-
-    #[test]
-    fn no_samples_give_an_empty_picture_not_a_panic() {
-        assert!(draw(&Folded::default(), "t").ends_with("</svg>\n"));
     }
 }

@@ -48,26 +48,3 @@ pub fn event(run: &RunDir, number: u64, drawn: u64, ended: bool) -> String {
     let data = json!({ "points": points, "report": drawn, "folder": plain(&run.path.to_string_lossy(), 300) });
     format!("event: {name}\nid: {number}\ndata: {data}\n\n")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_live_page_counts_points_like_the_report() {
-        let points = vec![record::Point::new(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
-        let text = include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl");
-        let record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        let run = RunDir { path: "runs/a".into(), record, points, reading_doubts: Vec::new() };
-        assert!(event(&run, 1, 1, false).contains("\"points\":3"));
-        assert!(crate::page::html(&run).contains(", 3 points"));
-    }
-
-    #[test]
-    fn an_untrusted_url_is_shown_as_text() {
-        let page = html("http://x/</script><script>alert(1)</script>\u{1b}");
-        assert_eq!(page.matches("<script>").count(), 1, "{page}");
-        assert!(!page.contains('\u{1b}'));
-        assert!(policy().contains(&source_hash(SCRIPT)) && page.contains(SCRIPT) && page.contains(STYLE));
-    }
-}

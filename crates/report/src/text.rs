@@ -142,15 +142,3 @@ pub(crate) fn unbroken(text: &str) -> String {
     }
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_sentences_wrap_at_the_width() {
-        let text = wrap(&"word ".repeat(60), "- ", "  ");
-        assert!(text.lines().all(|line| line.chars().count() <= width()));
-        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));
-    }
-}

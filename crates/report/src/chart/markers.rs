@@ -71,29 +71,3 @@ impl Chart {
         placed
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::Scale;
-    use super::*;
-
-    #[test]
-    fn many_markers_do_not_shrink_the_plot() {
-        let words: fn(f64) -> String = |value| format!("{value}");
-        let mut chart = Chart::empty(
-            "t",
-            "x",
-            "y",
-            Scale::linear([1.0].into_iter(), words),
-            Scale::linear([1.0].into_iter(), words),
-        );
-        let marker =
-            |n: u32| Marker { label: "worse, kernel 6.12.0".into(), at: f64::from(n) / 48.0, interval: (None, None) };
-        chart.markers = (0..48).map(marker).collect();
-        let svg = chart.svg("c", crate::page::WIDE, chart.margins(300.0));
-        let plot = svg.split("data-plot=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
-        let ends: Vec<f64> = plot.split(' ').map(|end| end.parse().unwrap()).collect();
-        assert!(ends[3] - ends[1] > 150.0, "{plot}");
-        assert_eq!(svg.matches("class=\"marker\"").count(), 48, "each has its line");
-    }
-}

@@ -14,19 +14,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Profile {
+struct Profile {
     #[prost(message, repeated, tag = "1")]
-    pub(super) sample_type: Vec<ValueType>,
+    sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) sample: Vec<Sample>,
+    sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
     mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
-    pub(super) location: Vec<Location>,
+    location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
     function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
-    pub(super) string_table: Vec<String>,
+    string_table: Vec<String>,
     #[prost(int64, tag = "9")]
     time_nanos: i64,
     #[prost(int64, tag = "10")]
@@ -42,7 +42,7 @@ pub(super) struct Profile {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct ValueType {
+struct ValueType {
     #[prost(int64, tag = "1")]
     r#type: i64,
     #[prost(int64, tag = "2")]
@@ -50,21 +50,21 @@ pub(super) struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Sample {
+struct Sample {
     #[prost(uint64, repeated, tag = "1")]
-    pub(super) location_id: Vec<u64>,
+    location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
-    pub(super) value: Vec<i64>,
+    value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    pub(super) label: Vec<Label>,
+    label: Vec<Label>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Label {
+struct Label {
     #[prost(int64, tag = "1")]
-    pub(super) key: i64,
+    key: i64,
     #[prost(int64, tag = "2")]
-    pub(super) str: i64,
+    str: i64,
     #[prost(int64, tag = "3")]
     num: i64,
 }
@@ -80,7 +80,7 @@ struct Mapping {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Location {
+struct Location {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(uint64, tag = "2")]

@@ -214,18 +214,3 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
     );
     [layers, functions].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_different_facts_are_changes_and_a_missing_fact_is_not_a_value() {
-        let fact = |name: &str, value: &str| (name.to_string(), value.to_string());
-        let rows = differing(
-            &[fact("version", "1.22"), fact("same", "x"), fact("gone", "y")],
-            &[fact("version", "1.23"), fact("same", "x"), fact("new", "z")],
-        );
-        assert_eq!(rows, [["version", "1.22", "1.23"], ["gone", "y", "\u{2013}"], ["new", "\u{2013}", "z"]]);
-    }
-}

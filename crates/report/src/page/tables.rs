@@ -232,15 +232,3 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
     client.extend(load.headers.iter().take(30).map(|(name, value)| (format!("header {}", text(name)), text(value))));
     client
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn criteria_are_shown_as_they_were_typed() {
-        let set = Criteria { goodput_ratio: 0.985, error_ratio: 0.000_001, ..Criteria::default() };
-        let shown: Vec<String> = criteria(&set).into_iter().map(|(_, value, _)| value).collect();
-        assert!(shown.contains(&"98.5 %".to_string()) && shown.contains(&"0.0001 %".to_string()), "{shown:?}");
-    }
-}

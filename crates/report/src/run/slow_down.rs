@@ -64,17 +64,3 @@ pub(super) fn table(axes: &[AxisFindings]) -> String {
     );
     wrap(&title, "", "") + &forecasts + &wrap(&explained, "", "") + &table.lines()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slopes_of_mere_noise_do_not_widen_the_table() {
-        let of =
-            |us_per_us: f64, low: f64, high: f64| slope(Some(Estimate::new(us_per_us, Some((low, high)), 0.95, 3)));
-        assert_eq!(of(0.94, 0.9, 1.0), "0.94 (0.9..1.0)");
-        assert_eq!(of(-5097.01, -25_627.5, 123.4), "-5097 (-25.6k..123)");
-        assert!(of(-99.99, -99.9, -99.9).len() <= 24 && of(-9.99e5, -9.99e5, -9.99e5).len() <= 24);
-    }
-}

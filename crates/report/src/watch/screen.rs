@@ -301,23 +301,3 @@ fn control_group(now: &Reading) -> String {
         group.tasks.map_or(NOT_MEASURED.to_string(), |tasks| tasks.to_string()),
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_screen_never_exceeds_the_terminals_size() {
-        let text: String = (0..50).map(|line| format!("{line} {}\n", "wide \x1b[2J".repeat(40))).collect();
-        for (columns, rows) in [(80, 24), (20, 3), (300, 60)] {
-            let drawn = drawn(&text, TerminalSize { columns, rows });
-            let body = drawn.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
-            let lines: Vec<&str> = body.split('\n').collect();
-            assert_eq!(lines.len(), rows.min(50));
-            for line in lines {
-                let line = line.strip_suffix("\x1b[K").unwrap();
-                assert!(line.chars().count() <= columns && !line.contains('\x1b'), "{line:?}");
-            }
-        }
-    }
-}

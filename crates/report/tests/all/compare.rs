@@ -9,6 +9,7 @@ use record::point::FunctionCost;
 use record::profile::{Frame, Mode, Ran, SampledProcess, Stack, Stacks};
 use record::{DoubtKind, Figure, Origin, RunDir, names};
 use report::{compare, page, text};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -209,6 +210,21 @@ fn the_page_of_a_comparison_is_complete_and_shows_untrusted_text_as_text() {
     }
     assert!(page.contains("&lt;script&gt;alert(1)"), "it is shown as text");
     assert!(!page.contains("NaN<") && !page.contains("inf<"));
+}
+
+#[test]
+fn only_different_facts_are_changes_and_a_missing_fact_is_not_a_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut a = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let mut b = a.clone();
+    let facts = |of: [(&str, &str); 3]| BTreeMap::from(of.map(|(name, value)| (name.to_string(), value.to_string())));
+    a.record.server_facts = facts([("version", "1.22"), ("same", "x"), ("gone", "y")]);
+    b.record.server_facts = facts([("version", "1.23"), ("same", "x"), ("new", "z")]);
+    let page = page::compare::html(&a, &b, &analyze::compare::runs(&a, &b, 0.05).unwrap());
+    let table = page.split("<h3>Server</h3>").nth(1).expect("the table").split("</tbody>").next().unwrap();
+    let rows: Vec<&str> = table.split("<tr>").skip(2).map(str::trim).collect();
+    let row = |name: &str, a: &str, b: &str| format!("<th class=\"l\">{name}</th><td>{a}</td><td>{b}</td></tr>");
+    assert_eq!(rows, [row("gone", "y", "\u{2013}"), row("version", "1.22", "1.23"), row("new", "\u{2013}", "z")]);
 }
 
 fn opened(name: &str) -> Option<(PathBuf, PathBuf)> {

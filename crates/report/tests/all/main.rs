@@ -1,13 +1,16 @@
 //! Renders the synthetic runs of the tests in `analyze`, and recorded runs.
 
 mod browser;
+mod chart;
 mod ci;
 mod compare;
 mod counters;
 mod doubt;
+mod export;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/fixture.rs"]
 mod fixture;
+mod flame;
 mod golden;
 mod markup;
 mod metrics;
@@ -21,3 +24,5 @@ mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;
+mod tables;
+mod watch;

@@ -2,11 +2,15 @@
 
 use crate::fixture;
 use analyze::{verdict, zones};
+use base64::Engine as _;
 use proptest::prelude::*;
 use record::watched::{Watched, WatchedClass};
 use record::workload::{ClassResult, Grouping};
-use record::{Arrival, Axis, DoubtKind, Figure, Latency, Origin, Pace, Point, RunDir, RunRecord, Status, Sweep, names};
-use report::{json, markdown, page, run, text};
+use record::{
+    Arrival, Axis, Criteria, DoubtKind, Figure, Latency, Origin, Pace, Point, RunDir, RunRecord, Status, Sweep, names,
+};
+use report::{json, live, markdown, page, run, text};
+use sha2::{Digest as _, Sha256};
 use std::fs;
 
 const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
@@ -101,6 +105,37 @@ fn a_run_has_a_report_after_any_number_of_points() {
         assert!(page::html(&run).contains("interrupted"));
         assert!(summary(&run).contains("Ctrl-C"));
     }
+}
+
+#[test]
+fn the_live_page_counts_points_like_the_report() {
+    let points = vec![Point::new(Sweep::Yardstick, 0, 1, Pace::Closed); 3];
+    let run = RunDir { path: "runs/a".into(), record: fixture::record(), points, reading_doubts: Vec::new() };
+    assert!(live::event(&run, 1, 1, false).contains("\"points\":3"));
+    assert!(page::html(&run).contains(", 3 points"));
+}
+
+#[test]
+fn an_untrusted_url_is_shown_as_text_on_the_live_page() {
+    let page = live::html("http://x/</script><script>alert(1)</script>\u{1b}");
+    assert_eq!(page.matches("<script>").count(), 1, "{page}");
+    assert!(!page.contains('\u{1b}'));
+    for tag in ["style", "script"] {
+        let (begin, end) = (format!("<{tag}>"), format!("</{tag}>"));
+        let source = page.split(&begin).nth(1).expect("a style and a script").split(&end).next().unwrap();
+        let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(source));
+        assert!(live::policy().contains(&format!("{tag}-src 'sha256-{hash}'")), "{}", live::policy());
+    }
+}
+
+#[test]
+fn criteria_are_shown_as_they_were_typed() {
+    let mut record = fixture::record();
+    let typed = Criteria { goodput_ratio: 0.985, error_ratio: 0.000_001, ..Criteria::default() };
+    fixture::found(&mut record).sweep.criteria = typed;
+    let (_folder, run) = written(record, &[]);
+    let page = page::html(&run);
+    assert!(page.contains("<td>98.5 %</td>") && page.contains("<td>0.0001 %</td>"), "{page}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::browser::chromium;
 use crate::fixture;
 use crate::person::{DESK, Desk, Person};
-use analyze::index::{self, Filter, Index};
+use analyze::index::{self, Filter, Index, Row};
 use expect_test::expect_file;
 use record::{RunRecord, Status, names};
 use report::runs::{json, page, text};
@@ -104,6 +104,21 @@ fn the_page_links_reports_and_draws_trends_without_running_untrusted_text() {
     for external in ["http-equiv=\"refresh", "src=", "<link", "@import", "url(", "javascript:", "<iframe"] {
         assert!(!markup(&html).contains(external), "{external}");
     }
+}
+
+#[test]
+fn links_lead_from_the_page_to_the_report_for_any_names() {
+    let link = |folder: &str, run: &str| {
+        let row = Row { path: run.into(), has_report: true, ..Row::default() };
+        let html = page::html(&Index { runs: vec![row], ..Index::default() }, Path::new(folder));
+        html.split("<a href=\"").nth(1).expect("a link").split('"').next().unwrap().to_string()
+    };
+    assert_eq!(link("/srv/runs", "/srv/runs/a"), "./a/report.html");
+    assert_eq!(link("/srv/pages/x", "/srv/runs/a"), "./../../runs/a/report.html");
+    assert_eq!(
+        link("/", "/javascript:alert(1)/a b?#%\u{1b}"),
+        "./javascript%3Aalert%281%29/a%20b%3F%23%25%1B/report.html"
+    );
 }
 
 /// The visible rows.

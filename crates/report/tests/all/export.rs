@@ -1,14 +1,48 @@
 //! Exports with any names. The sums of the other formats are tested with the programs that read them.
 
-use super::*;
+use analyze::zones::Zone;
 use proptest::prelude::*;
 use prost::Message;
+use record::account::Account;
 use record::layers::Layer;
-use record::profile::{Frame, Mode, Ran, SampledProcess};
+use record::profile::{Folded, Frame, Mode, Profile, Ran, SampledProcess, Stack, Stacks};
+use record::{Doubt, DoubtKind, PlainText, RunDir, Sweep};
+use report::export::{Accounted, ExportFormat, ExportedLoad, ExportedWindow, StackRecording};
 use std::collections::BTreeMap;
 use std::io::Read;
 
 type Sums = BTreeMap<String, u64>;
+
+/// What the tests read of pprof's profile.proto.
+#[derive(Clone, PartialEq, Message)]
+struct Pprof {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    sample_type: Vec<Vec<u8>>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<PprofSample>,
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    location: Vec<Vec<u8>>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofSample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<PprofLabel>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct PprofLabel {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    str: i64,
+}
 
 /// Names of real programs, and unreasonable ones.
 const NAMES: [&str; 10] = [
@@ -97,7 +131,7 @@ fn in_pprof(recording: &StackRecording, column: usize, key: &str) -> Sums {
     flate2::read::GzDecoder::new(&*recording.export(ExportFormat::Pprof).expect("samples"))
         .read_to_end(&mut bytes)
         .expect("gzip");
-    let profile = pprof::Profile::decode(&*bytes).expect("a profile");
+    let profile = Pprof::decode(&*bytes).expect("a profile");
     let text = |place: i64| profile.string_table[place as usize].as_str();
     assert_eq!(text(0), "");
     let mut sums = Sums::new();
