@@ -120,19 +120,3 @@ pub fn worker_line(link: &WorkerLink, figures: &Figures) -> String {
     let clock = value("clock_uncertainty_us").map(|us| format!(", clock known to {}", format_nanos(us * 1e3)));
     format!("{}{at}: {did}{}", link.name(), clock.unwrap_or_default())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_client_cost_per_request_is_recognised() {
-        // Figures whose requests are counted by the server, or by the client that bears the cost.
-        let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
-        for (name, ..) in names::ALL.iter() {
-            let is_per_request = name.contains("per_request");
-            assert!(!is_per_request || has_requests_of_its_own(name) || needs_every_request(name), "{name}");
-        }
-        assert!(!needs_every_request(names::SERVER_CPUS_USED) && !needs_every_request(names::RESPONSE_P99));
-    }
-}

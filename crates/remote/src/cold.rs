@@ -27,7 +27,7 @@ pub struct Node {
     pub hot: u64,
 }
 
-struct NodeLimits {
+pub struct NodeLimits {
     ports: u64,
     descriptors: u64,
     memory: u64,
@@ -36,7 +36,7 @@ struct NodeLimits {
 impl NodeLimits {
     /// The limits of each node. Nodes in one network namespace share its ports; nodes on one machine share its
     /// memory. If the server is on that machine, both ends of a connection use memory.
-    fn per_node(nodes: &[Node], is_local: bool) -> Vec<NodeLimits> {
+    pub fn per_node(nodes: &[Node], is_local: bool) -> Vec<NodeLimits> {
         let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
         for node in nodes {
             *networks.entry(&node.place.network).or_insert(0u64) += 1;
@@ -55,7 +55,7 @@ impl NodeLimits {
         nodes.iter().map(limits).collect()
     }
 
-    fn least(&self) -> (u64, &'static str) {
+    pub fn least(&self) -> (u64, &'static str) {
         let all = [(self.ports, "ports"), (self.descriptors, "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
     }
@@ -170,49 +170,5 @@ impl Cold {
                 std::thread::sleep(REPORT);
             }
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn node(ports: u64, descriptors: u64, memory_bytes: u64, hot: u64, network: u32) -> Node {
-        let place = HostPlace {
-            network: network.to_string().as_str().into(),
-            machine: (network / 2).to_string().as_str().into(),
-        };
-        let room = ColdRoom { ports, addresses: 1, descriptors, memory_bytes };
-        Node { name: "client".into(), place, room, hot }
-    }
-
-    proptest! {
-        #[test]
-        fn parts_add_up_and_are_as_even_as_the_limits_allow(
-            rooms in prop::collection::vec((0u64..500, 0u64..600, 0u64..5_000_000, 0u64..50, 0u32..4), 1..8),
-            count in 0u64..2000, is_local: bool,
-        ) {
-            let nodes: Vec<Node> = rooms.into_iter().map(|(a, b, c, d, e)| node(a, b, c, d, e)).collect();
-            let fits: Vec<u64> = NodeLimits::per_node(&nodes, is_local)
-                .iter()
-                .zip(&nodes)
-                .map(|(limits, node)| limits.least().0.saturating_sub(node.hot))
-                .collect();
-            match divide(count, &nodes, is_local) {
-                Ok(parts) => {
-                    prop_assert_eq!(parts.iter().sum::<u64>(), count);
-                    prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part <= room));
-                    // A worker with a smaller share than another is full. Only the remainder of the division may
-                    // differ.
-                    let most = parts.iter().copied().max().unwrap_or(0);
-                    prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part == room || part + 1 >= most));
-                }
-                Err(why) => {
-                    prop_assert!(fits.iter().sum::<u64>() < count);
-                    prop_assert_eq!(why.table.len(), nodes.len() + 2);
-                }
-            }
-        }
     }
 }

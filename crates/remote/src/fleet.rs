@@ -1,11 +1,5 @@
-mod clocks;
-#[cfg(test)]
-mod cold_pools;
+pub mod clocks;
 mod conduct;
-#[cfg(test)]
-pub(crate) mod faked;
-#[cfg(test)]
-mod losses;
 
 pub use crate::account::OnLoss;
 use crate::account::worker_line;
@@ -46,7 +40,8 @@ const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were give
 pub struct Fleet {
     /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, WorkerEvent)>,
-    links: Vec<WorkerLink>,
+    #[doc(hidden)]
+    pub links: Vec<WorkerLink>,
     new_events: WorkerEvents,
     listening: Listening,
     on_loss: OnLoss,
@@ -60,11 +55,13 @@ pub struct Fleet {
     /// Workers that joined late and have not taken part in a load yet.
     joined: Vec<usize>,
     /// When to search for new cluster nodes again; `None` before the first load.
-    next_check_ns: Option<u64>,
+    #[doc(hidden)]
+    pub next_check_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
-    /// [`STEP_TIMEOUT_NS`], or less in tests.
-    timeout_ns: u64,
+    /// `STEP_TIMEOUT_NS`, or less in tests.
+    #[doc(hidden)]
+    pub timeout_ns: u64,
     /// Why not all requests of the last load are counted.
     pub uncounted: Option<String>,
     /// Dropped after the links, whose bytes it carries.
@@ -445,7 +442,8 @@ impl Fleet {
     }
 
     /// Handles events, waiting at most `wait_ns`, and gives up silent workers.
-    fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
+    #[doc(hidden)]
+    pub fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
         self.listening.listening_since(monotonic_ns());
         if self.handle_events(wait_ns) {
             let now_ns = monotonic_ns();

@@ -3,25 +3,38 @@
 //! machine); the *driver* is the straingauge that started it. The protocol is described in `docs/worker-protocol.md`.
 
 mod account;
-mod cold;
 mod error;
-mod fleet;
 mod inputs;
 mod link;
-mod merge;
 mod observation;
 mod options;
 mod permit;
 mod process;
-mod protocol;
 mod ray;
 mod requests;
 mod serve;
 mod serve_watch;
 mod session;
-mod shares;
-mod watcher;
-mod worker_io;
+
+// Public for tests/all only.
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod cold;
+#[doc(hidden)]
+pub mod fleet;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod merge;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod protocol;
+#[doc(hidden)]
+pub mod shares;
+#[doc(hidden)]
+pub mod watcher;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod worker_io;
 
 pub use account::leave_out_uncounted;
 pub use error::{NoRoom, RemoteError};

@@ -80,38 +80,3 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     });
     Ok(addresses.collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_has_the_cpus_and_threads_that_it_was_given() {
-        let completed = |cpus: &[usize], threads, asked| {
-            let options = WorkerOptions { cpus: cpus.to_vec(), threads, ..WorkerOptions::default() };
-            let simple = LoadPlan::simple("192.0.2.1:80".parse().unwrap());
-            let mut plan = LoadPlan { connections: 9, threads: asked, cpus: Vec::new(), ..simple };
-            options.complete(&mut plan).unwrap();
-            (plan.cpus, plan.threads)
-        };
-        assert_eq!(completed(&[0, 1, 2], None, 0), (vec![0, 1, 2], 3));
-        assert_eq!(completed(&[0, 1, 2], None, 2), (vec![0, 1, 2], 2));
-        assert_eq!(completed(&[0], Some(4), 2), (vec![0], 4));
-        assert_eq!(completed(&[], Some(40), 2), (Vec::new(), 9));
-        assert_eq!(completed(&[], None, 0), (Vec::new(), machine::allowed_cpus().len().min(9)));
-        let cpus = machine::allowed_cpus();
-        let capacity = |cpus: &[usize], threads| {
-            let options = WorkerOptions { cpus: cpus.to_vec(), threads, ..WorkerOptions::default() };
-            options.capacity().map(|capacity| capacity.cpus as usize)
-        };
-        assert_eq!(capacity(&cpus[..1], None), Some(1));
-        assert_eq!(capacity(&cpus, Some(1)), Some(1));
-        assert_eq!(capacity(&[], Some(4000)), Some(cpus.len()));
-    }
-
-    #[test]
-    fn the_loopback_interface_has_its_address_and_an_unknown_one_is_named() {
-        assert!(addresses_of("lo").unwrap().contains(&IpAddr::from([127, 0, 0, 1])));
-        assert!(addresses_of("no-such-0").unwrap_err().to_string().contains("no-such-0"));
-    }
-}

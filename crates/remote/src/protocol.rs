@@ -314,7 +314,7 @@ impl<R: Read> LineReader<R> {
     }
 
     /// Returns the next message; `None` at the end of the stream.
-    pub fn next<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
+    pub fn next_message<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
         self.line()?.map(|line| message(&line)).transpose()
     }
 
@@ -353,9 +353,9 @@ pub fn line(message: &impl Serialize) -> String {
 pub fn check_lines(bytes: &[u8]) {
     fn come_again<T: Serialize + serde::de::DeserializeOwned>(bytes: &[u8]) {
         let mut lines = LineReader::new(bytes);
-        while let Ok(Some(message)) = lines.next::<T>() {
+        while let Ok(Some(message)) = lines.next_message::<T>() {
             let again = line(&message);
-            assert!(matches!(LineReader::new(again.as_bytes()).next::<T>(), Ok(Some(_))), "{again}");
+            assert!(matches!(LineReader::new(again.as_bytes()).next_message::<T>(), Ok(Some(_))), "{again}");
         }
     }
     come_again::<ToWorker>(bytes);

@@ -123,7 +123,7 @@ impl Nodes {
         }
         std::thread::spawn(move || {
             let mut lines = LineReader::new(stdout);
-            while let Ok(Some(message)) = lines.next::<HelperMessage>() {
+            while let Ok(Some(message)) = lines.next_message::<HelperMessage>() {
                 if sender.send(message).is_err() {
                     return;
                 }

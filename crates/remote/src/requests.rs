@@ -23,7 +23,8 @@ pub struct RequestWatchPlan {
 
 impl RequestWatchPlan {
     /// The options for the server on `port`. A driver's request may be anything, so the error is one sentence.
-    fn options(&self, port: u16) -> Result<WatchOptions, String> {
+    #[doc(hidden)]
+    pub fn options(&self, port: u16) -> Result<WatchOptions, String> {
         if !(self.overhead_ratio > 0.0 && self.overhead_ratio.is_finite()) {
             return Err("the budget for watching must be above 0".into());
         }
@@ -76,31 +77,6 @@ impl RequestWatch {
                 None => point::not_watched("the watch's thread does not answer"),
                 Some(readings) => point::watched_point(&readings, watch.classes(), client, watch.why_not()),
             },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn impossible_plans_are_refused_with_a_reason() {
-        let good = RequestWatchPlan { mode: Mode::Counts, overhead_ratio: 0.01, classes: None, pack: None };
-        let asked: RequestWatchPlan = serde_json::from_str(r#"{"mode":"counts","overhead_ratio":0.01}"#).unwrap();
-        assert_eq!(asked, good);
-        let classes = RequestWatchPlan { classes: Some("1KiB,64KiB".into()), ..good.clone() };
-        assert_eq!(classes.options(80).unwrap().classes, SizeClasses::parse("1KiB,64KiB").unwrap());
-        let pack =
-            RequestWatchPlan { pack: Some(("nginx".into(), Pack::open_with_text("nginx").unwrap().1)), ..good.clone() };
-        assert_eq!(pack.options(80).unwrap().pack, Some(Pack::open("nginx").unwrap()));
-        for (bad, word) in [
-            (RequestWatchPlan { overhead_ratio: f64::NAN, ..good.clone() }, "budget"),
-            (RequestWatchPlan { classes: Some("9KiB,1KiB".into()), ..good.clone() }, "ascend"),
-            (RequestWatchPlan { pack: Some(("mine".into(), "parsed\n".into())), ..good.clone() }, "mine, line 1"),
-        ] {
-            let why = bad.options(80).unwrap_err();
-            assert!(why.contains(word), "{why}");
         }
     }
 }

@@ -91,7 +91,7 @@ fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
 fn read(lease: &DriverLease, out: &SyncSender<String>, tell: &SyncSender<DriverOrder>) {
     let mut lines = LineReader::new(std::io::stdin());
     loop {
-        let message = lines.next::<ToWorker>();
+        let message = lines.next_message::<ToWorker>();
         if let Ok(Some(_)) = message {
             lease.received_ns.store(monotonic_ns(), Ordering::Release);
         }

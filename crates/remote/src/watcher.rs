@@ -48,7 +48,8 @@ impl RemoteWatcher {
         RemoteWatcher::at(&WorkerSource::Command(command.into()), starts_server, stop)
     }
 
-    fn at(source: &WorkerSource, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<RemoteWatcher> {
+    #[doc(hidden)]
+    pub fn at(source: &WorkerSource, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<RemoteWatcher> {
         let (sender, events) = sync_channel(64);
         let mut link = WorkerLink::start(0, "watcher", source, &sender)?;
         if starts_server.is_some() {
@@ -293,7 +294,7 @@ impl RemoteWatcher {
 
 /// A doubt if the watcher's window differs from the client's. Both are on the driver's clock; `uncertainty_ns` is the
 /// error of the conversion.
-fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
+pub fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
     let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
     let limit_ns =
         OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO) + uncertainty_ns as f64;
@@ -312,69 +313,4 @@ fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) ->
 
 fn lost_with(why: String) -> String {
     format!("ended with its watcher ({why})")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fleet::faked::{FakeWorker, work_after};
-    use std::os::unix::net::UnixListener;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn watcher(script: impl FnMut(ToWorker, &mut FakeWorker) + Send + 'static) -> RemoteWatcher {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let socket = folder.path().join("watcher");
-        let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
-        std::thread::spawn(move || {
-            let (socket, _) = listener.accept().expect("a driver");
-            work_after(&[FromWorker::Ready {}], socket, Some(0), Box::new(script));
-        });
-        let source = WorkerSource::Node { name: "fake".into(), socket };
-        RemoteWatcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
-    }
-
-    #[test]
-    fn a_drifting_clock_is_compared_again_for_each_window() {
-        let mut edges_ns = [0; 2];
-        let mut watcher = watcher(move |message, worker| {
-            let ahead_ns = worker.ahead_ns.expect("it has a clock");
-            match message {
-                ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + ahead_ns,
-                ToWorker::End {} => edges_ns[1] = monotonic_ns() + ahead_ns,
-                ToWorker::Observe { .. } => {
-                    let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
-                    worker.send(&FromWorker::Observation(Box::new(seen)));
-                    // One day of clock drift.
-                    worker.ahead_ns = Some(ahead_ns + 4 * SECOND);
-                }
-                _ => {}
-            }
-        });
-        for _ in 0..3 {
-            watcher.load_begins().expect("it is there");
-            watcher.window_begins(SECOND, false).expect("it is there");
-            watcher.window_ends().expect("it is there");
-            let seen = watcher.observation(ClientSide::default()).expect("an observation");
-            assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
-            assert!(seen.figures.value("watcher.round_trip_us").is_some());
-        }
-    }
-
-    #[test]
-    fn a_window_that_differs_from_the_clients_raises_a_doubt() {
-        let doubt = |begin_ns: i128, end_ns: i128, seconds: u64| {
-            let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
-            let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
-            window_doubt(theirs_ns, ours_ns, 0).map(|doubt| doubt.what)
-        };
-        assert_eq!(doubt(90_000_000, 20_000_000, 1), None);
-        assert_eq!(doubt(0, 500_000_000, 100), None);
-        assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
-        let late = doubt(1_000_000, 2_850_000_000, 2).expect("it is doubted");
-        assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
-        // A window of the same length at another time, and an impossible clock.
-        assert!(doubt(-1_000_000_000, -1_000_000_000, 9).is_some());
-        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
-    }
 }

@@ -18,7 +18,7 @@ const MOST_LINES: usize = 40;
 /// Timeout for the last lines of a worker that ended, because its children may hold the pipe.
 const LAST_LINES: Duration = Duration::from_millis(200);
 /// A driver that did not listen for longer than this cannot tell which worker was silent.
-const PAUSE_NS: u64 = 1_000_000_000;
+pub const PAUSE_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub enum WorkerEvent {
@@ -132,12 +132,12 @@ impl MessageQueue {
 /// driver's.
 #[derive(Debug)]
 pub struct Listening {
-    since_ns: u64,
-    last_ns: u64,
+    pub since_ns: u64,
+    pub last_ns: u64,
 }
 
 impl Listening {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Listening { since_ns: monotonic_ns(), last_ns: monotonic_ns() }
     }
 
@@ -148,77 +148,5 @@ impl Listening {
         }
         self.last_ns = now_ns;
         self.since_ns
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::MAX_LINE_BYTES;
-    use std::os::unix::net::UnixStream;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn next(events: &Receiver<(usize, WorkerEvent)>) -> Result<Vec<u8>, String> {
-        match events.recv_timeout(LONG).unwrap().1 {
-            WorkerEvent::Line(line, _) => Ok(line),
-            WorkerEvent::Ended(why) => Err(why.map_or(String::new(), |why| why.to_string())),
-        }
-    }
-
-    #[test]
-    fn lines_are_reassembled_from_any_pieces_and_the_end_is_reported_once() {
-        let (sender, events) = sync_channel(4);
-        let (mut worker, here) = UnixStream::pair().unwrap();
-        read(&sender, 7, here).unwrap();
-        for piece in ["on", "e\ntwo\n\nth", "ree", "\n"] {
-            worker.write_all(piece.as_bytes()).unwrap();
-        }
-        for expected in ["one", "two", "", "three"] {
-            assert_eq!(next(&events).unwrap(), expected.as_bytes());
-        }
-        worker.write_all(b"fou").unwrap();
-        drop(worker);
-        assert_eq!(next(&events).unwrap_err(), ProtocolError::Torn.to_string());
-        assert!(events.recv_timeout(Duration::from_millis(20)).is_err());
-        read(&sender, 1, io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64)).unwrap();
-        assert_eq!(next(&events).unwrap_err(), ProtocolError::TooLong.to_string());
-    }
-
-    #[test]
-    fn a_slow_reader_gets_all_lines_in_order_and_then_the_end() {
-        let (mut worker, here) = UnixStream::pair().unwrap();
-        let out = MessageQueue::start(here).unwrap();
-        let long = "x".repeat(1 << 20);
-        assert!((0..4).all(|number| out.send(format!("{number}{long}\n"))));
-        out.close();
-        assert!(!out.send("too late\n".into()));
-        let mut all = String::new();
-        worker.read_to_string(&mut all).unwrap();
-        let begins: Vec<u8> = all.lines().map(|line| line.as_bytes()[0]).collect();
-        assert_eq!((begins.as_slice(), all.len()), (b"0123".as_slice(), 4 * (long.len() + 2)));
-    }
-
-    #[test]
-    fn a_worker_that_never_reads_blocks_no_one_and_a_gone_one_closes_the_queue() {
-        let (worker, here) = UnixStream::pair().unwrap();
-        let out = MessageQueue::start(here).unwrap();
-        assert!((0..1000).all(|_| out.send(format!("{}\n", "x".repeat(10_000)))));
-        drop(worker);
-        let until = std::time::Instant::now() + LONG;
-        while out.send("x\n".into()) && std::time::Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert!(!out.send("x\n".into()));
-    }
-
-    #[test]
-    fn a_worker_is_not_silent_while_the_driver_does_not_listen() {
-        let mut listening = Listening { since_ns: 5, last_ns: 5 };
-        for now_ns in [PAUSE_NS, 2 * PAUSE_NS] {
-            assert_eq!(listening.listening_since(now_ns), 5);
-        }
-        assert_eq!(listening.listening_since(4 * PAUSE_NS), 4 * PAUSE_NS);
-        assert_eq!(listening.listening_since(4 * PAUSE_NS + 9), 4 * PAUSE_NS);
     }
 }

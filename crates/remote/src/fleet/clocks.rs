@@ -8,7 +8,7 @@ use record::time::monotonic_ns;
 use std::collections::VecDeque;
 
 /// Minimum exchanges with a worker.
-const LEAST: u64 = 8;
+pub const LEAST: u64 = 8;
 /// Maximum exchanges with a worker whose clock is not yet known to [`GOAL_NS`].
 const MOST: u64 = 64;
 /// A clock with at most this uncertainty needs no more exchanges.
@@ -17,7 +17,7 @@ const GOAL_NS: u64 = 250_000;
 const MORE_NS: u64 = 400_000_000;
 const MORE_OF_EACH_NS: u64 = 100_000;
 /// Maximum number of exchanges in progress: as many as this process can handle within a fraction of [`GOAL_NS`].
-const UNDER_WAY: usize = 16;
+pub const UNDER_WAY: usize = 16;
 /// A longer exchange no longer counts as in progress.
 const QUICK_NS: u64 = 1_000_000;
 const CHECK_NS: u64 = 20_000_000;
@@ -30,7 +30,8 @@ struct PingExchange {
 
 impl Fleet {
     /// Exchanges pings one at a time with each worker. Returns false as soon as `must_end` does.
-    pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
+    #[doc(hidden)]
+    pub fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
         for index in live {
             self.links[*index].clock = None;
         }
@@ -77,45 +78,5 @@ impl Fleet {
             }
             self.handle_events(QUICK_NS);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fleet::OnLoss;
-    use crate::fleet::faked::work;
-    use crate::link::WorkerSource;
-    use std::os::unix::net::UnixListener;
-    use std::sync::atomic::AtomicBool;
-
-    #[test]
-    fn silent_workers_do_not_delay_the_others() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let socket = folder.path().join("workers");
-        let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
-        // More silent workers than exchanges may be in progress.
-        let count = 3 * UNDER_WAY;
-        let answers = |index: usize| index % 2 == 1;
-        std::thread::spawn(move || {
-            for (index, socket) in listener.incoming().flatten().take(count).enumerate() {
-                let ahead_ns = answers(index).then_some(1_000_000_000_000);
-                std::thread::spawn(move || work(socket, ahead_ns, Box::new(|_, _| ())));
-            }
-        });
-        let sources = vec![WorkerSource::Node { name: "fake".into(), socket }; count];
-        let mut fleet = Fleet::connect(&sources, None, OnLoss::End, None, &AtomicBool::new(false)).expect("a fleet");
-        let live: Vec<usize> = (0..count).collect();
-        let is_known = |fleet: &Fleet, index: &usize| fleet.links[*index].clock.is_some_and(|of| of.exchanges >= LEAST);
-        let are_others_known =
-            |fleet: &Fleet| live.iter().filter(|index| answers(**index)).all(|index| is_known(fleet, index));
-        assert!(!fleet.compare_clocks(&live, are_others_known), "it ends when those that answer are known");
-        assert!(live.iter().all(|index| is_known(&fleet, index) == answers(*index)));
-        let offsets = live.iter().filter_map(|index| fleet.links[*index].clock);
-        assert!(
-            offsets
-                .into_iter()
-                .all(|clock| { clock.offset_ns.abs_diff(1_000_000_000_000) <= u128::from(clock.uncertainty_ns) })
-        );
     }
 }

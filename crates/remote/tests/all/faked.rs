@@ -1,14 +1,12 @@
 //! Scripted workers for tests. Each sends its hello, answers pings, and passes every other message to its test's
 //! function.
 
-use super::{Fleet, OnLoss};
-use crate::inputs::{FileParts, InputFiles};
-use crate::link::WorkerSource;
-use crate::protocol::{FromWorker, HostPlace, InputPiece, LineReader, ToWorker, VERSION, WireResult, line};
 use load::{LoadEvents, LoadResult};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
+use remote::protocol::{FromWorker, HostPlace, InputPiece, LineReader, ToWorker, VERSION, WireResult, line};
+use remote::{FileParts, Fleet, InputFiles, OnLoss, RemoteError, WorkerSource};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -100,7 +98,7 @@ pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64
         capacity: None,
     });
     first.iter().for_each(|message| worker.send(message));
-    while let Ok(Some(message)) = lines.next::<ToWorker>() {
+    while let Ok(Some(message)) = lines.next_message::<ToWorker>() {
         match message {
             ToWorker::Ping { sent_ns } => {
                 if let Some(ahead_ns) = worker.ahead_ns {
@@ -116,7 +114,7 @@ pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
     LoadPlan { connections, duration_ns, ..LoadPlan::simple("127.0.0.1:9".parse().expect("an address")) }
 }
 
-pub struct NoFile;
+struct NoFile;
 
 impl InputFiles for NoFile {
     fn file_parts(&self) -> FileParts {
@@ -134,13 +132,11 @@ impl InputFiles for NoFile {
     fn account(&self, _replay: &mut ReplayResult) {}
 }
 
-pub struct IgnoredEvents;
+struct IgnoredEvents;
 
 impl LoadEvents for IgnoredEvents {}
 
-impl Fleet {
-    /// Drives a load that is not stopped.
-    pub fn run_fake(&mut self, plan: &LoadPlan) -> crate::error::Result<LoadResult> {
-        self.run(plan, &mut NoFile, &AtomicBool::new(false), &mut IgnoredEvents)
-    }
+/// Drives a load that is not stopped.
+pub fn run(fleet: &mut Fleet, plan: &LoadPlan) -> Result<LoadResult, RemoteError> {
+    fleet.run(plan, &mut NoFile, &AtomicBool::new(false), &mut IgnoredEvents)
 }
