@@ -1,8 +1,9 @@
-//! The repair that a verdict names, and runs in which it must not name one.
+//! The repair that a verdict names, runs in which it must not name one, and the server's command in remedies.
 
 use crate::{fixture, recorded};
+use analyze::verdict::command::{server_pid, set_limit};
 use analyze::{verdict, zones};
-use record::{Figure, Origin, Point, RunRecord, names};
+use record::{Figure, Origin, Point, RunDir, RunRecord, names};
 
 /// The verdict of a find on a server whose cost per request doubles at 5,000 connections, with the given sleeps.
 fn said(record: RunRecord, change: impl Fn(&mut Point)) -> Option<String> {
@@ -91,5 +92,36 @@ fn scale_is_suggested_only_for_the_recorded_run_with_stock_poll() {
         let verdict = verdict::sentences(&run, &zones::of_run(&run));
         let told = verdict.sentences.iter().any(|sentence| sentence.contains("`straingauge scale -- haproxy -de -db"));
         assert_eq!(told, is_told, "{name}: {:?}", verdict.sentences);
+    }
+}
+
+#[test]
+fn debuggers_are_not_pointed_at_the_first_of_several_processes() {
+    let mut record = fixture::record();
+    fixture::loaded(&mut record).server = None;
+    let mut pid = |processes: &str| {
+        for (name, value) in [("pid", "41"), ("processes", processes)] {
+            record.server_facts.insert(name.into(), value.into());
+        }
+        let record = record.clone();
+        server_pid(&RunDir { path: Default::default(), record, points: Vec::new(), reading_doubts: Vec::new() })
+    };
+    assert_eq!((pid("1"), pid("3")), ("41".to_string(), "PID".to_string()));
+}
+
+#[test]
+fn a_limit_is_found_where_a_command_sets_it() {
+    for (word, limit) in [
+        ("ulimit -n 64; exec server", Some("64")),
+        ("cd /srv && ulimit  -S -n 1024 && exec server", Some("1024")),
+        ("ulimit -c 0; ulimit -Hn 200; server", Some("200")),
+        ("--nofile=64:64", Some("64")),
+        ("LimitNOFILE=64", Some("64")),
+        ("ulimit -c 0; exec server", None),
+        ("ulimit -n unlimited; server", None),
+        ("ulimit", None),
+        ("server -n 64", None),
+    ] {
+        assert_eq!(set_limit(word).map(|at| &word[at]), limit, "{word}");
     }
 }

@@ -1,31 +1,12 @@
 //! Tests of the record crate.
 
-mod axis;
-mod boundaries;
-mod estimate;
 mod fault;
-mod figure;
-mod histogram;
+mod histograms;
 mod layers;
-mod leftovers;
-mod load_counts;
 mod machine;
-mod names;
-mod outcome;
-mod owner;
-mod path;
+mod numbers;
 mod profile;
-mod protocol;
 mod run;
-mod runs;
-mod sampled_layers;
 mod scenario;
-mod share;
-mod shell;
-mod slowest;
 mod text;
-mod time;
-mod unfinished;
-mod units;
 mod watch;
-mod workload;

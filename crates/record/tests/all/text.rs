@@ -1,5 +1,9 @@
+//! Text that is safe to show, dates, and words of a shell.
+
 use proptest::prelude::*;
 use record::PlainText;
+use record::shell::{find_program, joined, quoted};
+use record::time::{parse_utc, utc_iso, utc_stamp};
 
 #[test]
 fn control_characters_are_not_shown() {
@@ -38,4 +42,42 @@ proptest! {
             prop_assert!(made.chars().count() <= limit + 3);
         }
     }
+}
+
+#[test]
+fn dates_are_read_back_and_impossible_days_are_refused() {
+    let unix_ms = 1_763_757_412_000;
+    assert_eq!(parse_utc(&utc_iso(unix_ms)), Some(unix_ms));
+    assert_eq!(parse_utc("2025-11-21 20:36:52"), Some(unix_ms));
+    assert_eq!(parse_utc("2025-11-21T20:36").map(utc_iso).as_deref(), Some("2025-11-21T20:36:00Z"));
+    assert_eq!(parse_utc("2024-02-29").map(utc_iso).as_deref(), Some("2024-02-29T00:00:00Z"));
+    for wrong in ["", "2025", "2025-02-29", "2025-13-01", "2025-00-10", "21.11.2025", "2025-11-21T25:00", "+2025-1-1"] {
+        assert_eq!(parse_utc(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn stamps_are_utc() {
+    assert_eq!(utc_stamp(0), "19700101-000000");
+    assert_eq!(utc_iso(1_763_757_412_000), "2025-11-21T20:36:52Z");
+    assert_eq!(utc_stamp(u64::MAX), "99991231-235959");
+}
+
+#[test]
+fn words_that_a_shell_would_split_are_quoted() {
+    for plain in ["nginx", "-c", "/etc/nginx.conf", "--cpus=0,1", "50%", "http://a:1/x"] {
+        assert_eq!(quoted(plain), plain);
+    }
+    for word in ["", "a b", "it's", "$HOME", "a;b", "x?y=1&z", "back\\slash", "two\nlines", "\"", "!^`"] {
+        let line = joined(["run", word]);
+        assert_eq!(shlex::split(&line), Some(vec!["run".to_string(), word.to_string()]), "{line}");
+    }
+}
+
+#[test]
+fn programs_are_found_by_name_or_path_and_other_files_are_not() {
+    let shell = find_program("sh").expect("every system has one");
+    assert_eq!(find_program(shell.to_str().expect("plain")), Some(shell));
+    assert_eq!(find_program("/etc/passwd/none"), None);
+    assert_eq!(find_program("passwd.no-such-program"), None);
 }
