@@ -80,7 +80,7 @@ pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String
 }
 
 /// Busy share from which on a CPU is the limit, or close to it.
-const NEARLY_FULL: f64 = 0.85;
+pub(super) const NEARLY_FULL: f64 = 0.85;
 
 /// The largest used share: of the server's CPUs together, of its busiest thread's CPU, or of its CPU time limit;
 /// `None` if its CPUs were not measured.
@@ -176,6 +176,15 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             )
         }
         Some(busiest) => {
+            if let Some(client) = typical(&points, names::CLIENT_UTILISATION).filter(|used| *used >= NEARLY_FULL) {
+                return format!(
+                    "Throughput stopped following load at {at} with the client's CPUs {} busy and the server's {}: the \
+                     client may be the limit. More clients (`--client`) or more CPUs for this one (`--cpus`, \
+                     `--threads`) would show it.",
+                    percent(client),
+                    percent(busiest)
+                );
+            }
             let seen = format!(
                 "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",
                 percent(busiest)

@@ -169,16 +169,28 @@ fn no_lock_is_full_while_the_server_uses_all_cpus() {
 
 #[test]
 fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
-    let (found, because) = rules(|point, _, _| {
+    let (named, because) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
     });
-    assert_eq!(found, ["own-limit"], "{because}");
+    assert_eq!(named, ["own-limit"], "{because}");
     assert!(because.starts_with("It works on about 5 requests at a time"), "{because}");
     let (full, _) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
         set(point, names::SERVER_CPU_BUSY, 0.99, 10);
     });
     assert!(!full.contains(&"own-limit".to_string()), "{full:?}");
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
+        set(point, names::CLIENT_UTILISATION, 0.94, 10);
+        set(point, names::SERVER_CPU_BUSY, 0.7, 10);
+        set(point, names::SERVER_BUSIEST_THREAD, 0.7, 10);
+    });
+    assert!(!found(&verdict).contains(&"own-limit"), "{:?}", verdict.causes);
+    assert!(
+        verdict.sentences.iter().any(|said| said.contains("the client may be the limit")),
+        "{:?}",
+        verdict.sentences
+    );
 }
 
 #[test]

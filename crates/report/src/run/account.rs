@@ -157,19 +157,20 @@ fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// A sentence about the stages that are full and those that are not; empty if none was checked.
+/// Sentences about the stages that are full, nearly so, and not; empty if none was checked.
 pub(crate) fn checked(verdict: &Verdict) -> String {
-    let words = |wanted: bool| {
-        let of = verdict.checked.iter().filter(|checked| checked.is_full == wanted);
-        of.map(|Checked { stage, used_ratio, .. }| format!("{stage} {}", percent(*used_ratio))).collect::<Vec<_>>()
+    /// Used share from which on a stage has too little room to be ruled out.
+    const NEARLY: f64 = 0.85;
+    let of = |title: &str, belongs: &dyn Fn(&Checked) -> bool| {
+        let words = |checked: &Checked| format!("{} {}", checked.stage, percent(checked.used_ratio));
+        let stages: Vec<String> = verdict.checked.iter().filter(|checked| belongs(checked)).map(words).collect();
+        (!stages.is_empty()).then(|| format!("{title}: {}.", stages.join(", ")))
     };
-    let (full, others) = (words(true), words(false));
-    match (full.is_empty(), others.is_empty()) {
-        (true, true) => String::new(),
-        (false, true) => format!("Full: {}.", full.join(", ")),
-        (true, false) => format!("Ruled out, because they had room: {}.", others.join(", ")),
-        (false, false) => {
-            format!("Full: {}. Ruled out, because they had room: {}.", full.join(", "), others.join(", "))
-        }
-    }
+    let has_room = |checked: &Checked| checked.used_ratio < NEARLY;
+    let said = [
+        of("Full", &|checked| checked.is_full),
+        of("Nearly full", &|checked| !checked.is_full && !has_room(checked)),
+        of("Ruled out, because they had room", &|checked| !checked.is_full && has_room(checked)),
+    ];
+    said.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

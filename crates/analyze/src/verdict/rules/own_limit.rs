@@ -1,5 +1,6 @@
 //! Requests wait inside the server while its threads have idle time, and no resource that they wait for was seen.
 
+use super::super::cause::NEARLY_FULL;
 use super::*;
 use crate::account::{AccountLevel, RequestLevel};
 
@@ -9,8 +10,8 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                throughput times the time of one request alone",
     threshold: "half of the requests in progress were inside the server at a load under strain, twice as many as it \
-                works on at a time by Little's law; no CPU saturated, no other limit found, a quiet machine; always a \
-                possibility",
+                works on at a time by Little's law; no CPU saturated, the client's less than 85 % busy, no other limit \
+                found, a quiet machine; always a possibility",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -96,7 +97,8 @@ impl Concurrency {
 /// Concurrency of an idle server, by Little's law.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
-    if evidence.is_saturated(&points) != Some(false) || (answers(&points) as f64) < LEAST_REQUESTS {
+    let is_client_full = typical(&points, names::CLIENT_UTILISATION).is_some_and(|used| used >= NEARLY_FULL);
+    if evidence.is_saturated(&points) != Some(false) || is_client_full || (answers(&points) as f64) < LEAST_REQUESTS {
         return None;
     }
     // Little's law needs the mean; the median is the fallback. The minimum over points excludes disturbances.
