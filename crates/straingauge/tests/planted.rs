@@ -443,6 +443,11 @@ http.server.ThreadingHTTPServer(("127.0.0.1", port), Needy).serve_forever()
             .exits_with(1)
             .complains_of(&["connections refused", "--isolate never"]);
     }
+    let port = free_port();
+    let mut load = straingauge(["load", &format!("http://127.0.0.1:{port}/"), "-d", "200ms", "--", "python3"]);
+    run(load.arg(&script).args(["per-request", &port.to_string(), &needed.to_string()]))
+        .exits_with(1)
+        .complains_of(&["no request was answered", "--isolate never"]);
     let said = command("find", "seldom", &[]);
     let doubts = said.exits_with(0).json()["record"]["doubts"].to_string();
     assert!(doubts.contains("connections refused"), "{doubts}");

@@ -170,7 +170,8 @@ fn cut_short(measured: &MeasuredPoint, session: &mut Session) -> Option<String> 
     if let Some(why) = result.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
         return Some(format!("the replay ended early: {why}"));
     }
-    session.server_end_reason().map(|how| format!("the server {how}; the figures end there"))
+    let how = session.server_end_reason()?;
+    Some(format!("the server {how}; the figures end there{}", session.unreached_words()))
 }
 
 /// The exit code: interrupted, failed, limit crossed or done, whichever applies first.
@@ -186,7 +187,7 @@ fn finish(
     }
     if point.outcomes.completed() == 0 {
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        bail!("no request was answered{example}");
+        bail!("no request was answered{example}{}", session.unreached_words());
     }
     let statuses = &result.counts.status_counts;
     let is_as_logged = result.replay.as_ref().is_some_and(|replay| replay.statuses_equal > replay.statuses_different);

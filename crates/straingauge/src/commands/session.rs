@@ -184,6 +184,12 @@ impl Session {
         server.unreached().map(|unreached| unreached.to_string())
     }
 
+    /// What the server could not connect to from its own network namespace, to end a sentence with.
+    pub fn unreached_words(&self) -> String {
+        let unreached = self.server.as_ref().and_then(RunningServer::unreached);
+        unreached.map_or(String::new(), |unreached| format!("; {unreached}"))
+    }
+
     /// Sends one request, so that a wrong URL is not reported as a slow server.
     pub fn probe(&mut self) -> Result<ProbeResponse> {
         load::probe(&self.plan, Duration::from_nanos(self.plan.timeout_ns)).map_err(|error| {
