@@ -13,6 +13,7 @@ mod stage;
 mod sure;
 mod user_time;
 
+pub use cause::NEARLY_FULL;
 pub use checked::Checked;
 pub(crate) use doubts::ending;
 use evidence::Evidence;

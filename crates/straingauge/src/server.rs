@@ -166,10 +166,7 @@ impl RunningServer {
         server.note_what_the_path_lacks();
         match server.come_up(plan, stop) {
             Ok(()) => Ok(server),
-            Err(error) => Err(match server.unreached() {
-                Some(unreached) => error.context(unreached),
-                None => error,
-            }),
+            Err(error) => Err(server.explain(error)),
         }
     }
 
@@ -178,6 +175,14 @@ impl RunningServer {
         self.wait_until_it_listens(plan, stop)?;
         self.choose_path(plan)?;
         self.wait_until_it_accepts(plan, stop)
+    }
+
+    /// The error, with what the server could not connect to, if there was something.
+    pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.unreached() {
+            Some(unreached) => error.context(unreached),
+            None => error,
+        }
     }
 
     /// What the server could not connect to from a network namespace of its own, if there was something.

@@ -79,8 +79,8 @@ pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String
     ))
 }
 
-/// Busy share from which on a CPU is the limit, or close to it.
-pub(super) const NEARLY_FULL: f64 = 0.85;
+/// Used share from which on a stage is the limit, or close to it.
+pub const NEARLY_FULL: f64 = 0.85;
 
 /// The largest used share: of the server's CPUs together, of its busiest thread's CPU, or of its CPU time limit;
 /// `None` if its CPUs were not measured.

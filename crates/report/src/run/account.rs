@@ -5,7 +5,7 @@ use super::load_cell;
 use crate::text::table::Table;
 use crate::text::{number, wrap};
 use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
-use analyze::verdict::{Checked, Verdict};
+use analyze::verdict::{Checked, NEARLY_FULL, Verdict};
 use analyze::zones::{SweepFindings, load_words, percent};
 use record::account::Account;
 use record::units::format_nanos;
@@ -159,14 +159,12 @@ fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
 
 /// Sentences about the stages that are full, nearly so, and not; empty if none was checked.
 pub(crate) fn checked(verdict: &Verdict) -> String {
-    /// Used share from which on a stage has too little room to be ruled out.
-    const NEARLY: f64 = 0.85;
     let of = |title: &str, belongs: &dyn Fn(&Checked) -> bool| {
         let words = |checked: &Checked| format!("{} {}", checked.stage, percent(checked.used_ratio));
         let stages: Vec<String> = verdict.checked.iter().filter(|checked| belongs(checked)).map(words).collect();
         (!stages.is_empty()).then(|| format!("{title}: {}.", stages.join(", ")))
     };
-    let has_room = |checked: &Checked| checked.used_ratio < NEARLY;
+    let has_room = |checked: &Checked| checked.used_ratio < NEARLY_FULL;
     let said = [
         of("Full", &|checked| checked.is_full),
         of("Nearly full", &|checked| !checked.is_full && !has_room(checked)),

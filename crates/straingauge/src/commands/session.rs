@@ -197,8 +197,8 @@ impl Session {
                 Some(how) => anyhow!("the server {how}, when it got its first request"),
                 None => error.into(),
             };
-            match self.server.as_ref().and_then(RunningServer::unreached) {
-                Some(unreached) => error.context(unreached),
+            match &self.server {
+                Some(server) => server.explain(error),
                 None => error,
             }
         })

@@ -1,6 +1,6 @@
 //! Requests wait inside the server while its threads have idle time, and no resource that they wait for was seen.
 
-use super::super::cause::NEARLY_FULL;
+use super::super::NEARLY_FULL;
 use super::*;
 use crate::account::{AccountLevel, RequestLevel};
 
