@@ -15,7 +15,6 @@ ERROR = {"bucket": 0.05}
 ERROR_OTHERS = 0.10
 CV_TRUTH, CV_REAL = 0.05, 0.10
 SPREAD_RATIO = (0.5, 1.3)
-ALARMS_SHARE, FOUND_SHARE = 0.1, 0.8
 # Half a 95 % interval of a normal distribution, in standard deviations.
 HALF_INTERVAL = 1.959964
 
@@ -103,15 +102,6 @@ def overall(judgements):
     n = sum(judgement.n for judgement in known)
     return {"covered": sum(judgement.covered for judgement in known), "n": n, "least": math.ceil(COVERED_OVERALL_SHARE * n - 1e-9),
             "undoubted_misses": sum(judgement.undoubted_misses for judgement in known)}
-
-
-def comparisons(rows):
-    """Results of comparisons (is_planted, is_regression): alarms without a change, and planted changes that were
-    found, each with n and goal."""
-    same = [is_regression for is_planted, is_regression in rows if not is_planted]
-    planted = [is_regression for is_planted, is_regression in rows if is_planted]
-    most, least = math.floor(ALARMS_SHARE * len(same) + 1e-9), math.ceil(FOUND_SHARE * len(planted) - 1e-9)
-    return {"alarms": sum(same), "same": len(same), "most": most, "found": sum(planted), "planted": len(planted), "least": least}
 
 
 def percent(value):

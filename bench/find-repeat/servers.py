@@ -53,12 +53,11 @@ def is_truth(name):
     return name in GROUPS["truth"] or name == METASTABLE.name
 
 
-def words(name, draw, sealed, folder, share=None, counts=None):
-    """The command of a server. For a server of known truth also the share of its capacity, and the file for its
-    counts."""
+def words(name, draw, sealed, folder, counts=None):
+    """The command of a server. For a server of known truth also the file for its counts."""
     at = ["--port", str(PORT), "--address", "0.0.0.0"]
     if is_truth(name):
-        server = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
+        server = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *at]
         return ["sh", "-c", 'exec "$@" > "$0"', counts, *server, "--count"] if counts else server
     if name == "memory":
         return [FAULTY, "none", *at]
