@@ -43,6 +43,10 @@ pub struct AccountLevel {
     /// Connections to other servers, by address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendLevel>,
+    /// Connections between processes of the server, by address. Their calls are counted at the places of the process
+    /// that answers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_backends: Vec<BackendLevel>,
     /// Difference between the rows and the threads' lifetimes, as a share of the lifetimes: 0 = the rows add up
     /// exactly.
     pub open_ratio: f64,
@@ -247,7 +251,8 @@ fn of_accounts(load: f64, accounts: &[&Account], rates: &BTreeMap<u32, f64>) -> 
         threads: mean(lives),
         requests: None,
         groups,
-        backends: backends(accounts, window_ns),
+        backends: backends(accounts, window_ns, false),
+        own_backends: backends(accounts, window_ns, true),
         open_ratio: rows as f64 / lives.max(1) as f64 - 1.0,
         cost_cpus: mean(accounts.iter().map(|account| account.cost_ns).sum()),
     })
@@ -360,10 +365,9 @@ fn stack(waits: &[&Wait]) -> String {
     })
 }
 
-fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
+fn backends(accounts: &[&Account], window_ns: u64, are_own: bool) -> Vec<BackendLevel> {
     let mut all: BTreeMap<&str, Vec<&record::account::BackendUse>> = BTreeMap::new();
-    // A call to another process of the server is counted at the places of that process.
-    for backend in accounts.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own) {
+    for backend in accounts.iter().flat_map(|account| &account.backends).filter(|backend| backend.is_own == are_own) {
         all.entry(&backend.address).or_default().push(backend);
     }
     let mut levels: Vec<BackendLevel> = all
@@ -479,6 +483,11 @@ impl AccountLevel {
     /// The other servers whose answers requests need; the busiest first.
     pub fn asked(&self) -> impl Iterator<Item = &BackendLevel> {
         asked(&self.backends, self.per_sec())
+    }
+
+    /// As [`AccountLevel::asked`], for the server's own processes.
+    pub fn asked_of_own(&self) -> impl Iterator<Item = &BackendLevel> {
+        asked(&self.own_backends, self.per_sec())
     }
 
     /// The group with this name.

@@ -65,7 +65,7 @@ pub struct AxisLevel {
 
 /// How a figure changed from the axis's lowest value to its highest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Change {
+pub struct FigureChange {
     /// Median over repeats at the axis's lowest value.
     pub from: f64,
     /// Median over repeats at the axis's highest value.
@@ -101,13 +101,13 @@ pub struct AxisFindings {
     /// Findings at each value, ascending.
     pub levels: Vec<AxisLevel>,
     /// Throughput from the lowest value to the highest.
-    pub throughput_change: Option<Change>,
+    pub throughput_change: Option<FigureChange>,
     /// CPU per request from the lowest value to the highest.
-    pub cpu_change: Option<Change>,
+    pub cpu_change: Option<FigureChange>,
     /// Response time p99 from the lowest value to the highest.
-    pub p99_change: Option<Change>,
+    pub p99_change: Option<FigureChange>,
     /// Median response time from the lowest value to the highest.
-    pub p50_change: Option<Change>,
+    pub p50_change: Option<FigureChange>,
     /// The cost of a packet in each layer, if points were profiled per packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<layers::AxisLayers>,
@@ -226,13 +226,17 @@ fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> Axis
 }
 
 /// The change of a figure between the ends of the axis, from the repeats that measured both.
-fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, criteria: &Criteria) -> Option<Change> {
+fn change(
+    groups: &[(f64, Vec<&Point>)],
+    read: impl Fn(&Point) -> Option<f64>,
+    criteria: &Criteria,
+) -> Option<FigureChange> {
     let ((lowest, first), (highest, last)) = (groups.first()?, groups.last()?);
     if lowest == highest {
         return None;
     }
     let (from, to, ratio) = within::pairs(first, last, read).change(criteria.confidence_ratio)?;
-    Some(Change { from, to, ratio })
+    Some(FigureChange { from, to, ratio })
 }
 
 /// Whether enough of a level's connections conformed; `None` if that was not measured.

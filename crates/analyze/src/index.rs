@@ -24,7 +24,7 @@ pub struct Index {
     #[serde(serialize_with = "shown")]
     pub folder: PathBuf,
     /// Runs, newest first.
-    pub runs: Vec<Row>,
+    pub runs: Vec<RunRow>,
     /// Runs that could not be read, and places that were not searched.
     pub unreadable: Vec<Unreadable>,
     /// Runs that a filter left out.
@@ -33,7 +33,7 @@ pub struct Index {
 
 /// One run of the folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Row {
+pub struct RunRow {
     /// The run directory.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
@@ -115,14 +115,14 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn takes(&self, row: &Row) -> bool {
+    fn takes(&self, row: &RunRow) -> bool {
         let text = row.text().to_lowercase();
         self.since_unix_ms.is_none_or(|since| row.started_unix_ms >= since)
             && self.only.iter().all(|word| text.contains(&word.to_lowercase()))
     }
 }
 
-impl Row {
+impl RunRow {
     fn text(&self) -> String {
         let versions: Vec<_> = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect();
         let before = self.before.as_ref().map_or(String::new(), Before::summary);
@@ -226,10 +226,10 @@ fn has_loads(run: &RunDir) -> bool {
     run.points.iter().any(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
 }
 
-fn row(run: &RunDir, scenario: usize) -> Row {
+fn row(run: &RunDir, scenario: usize) -> RunRow {
     let record = &run.record;
     let findings = zones::of_run(run);
-    let mut row = Row {
+    let mut row = RunRow {
         path: run.path.clone(),
         has_report: std::fs::symlink_metadata(run.path.join("report.html")).is_ok_and(|there| there.is_file()),
         started_unix_ms: record.started_unix_ms,
@@ -251,7 +251,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         scenario,
         answer: verdict::sentences(run, &findings).answer,
         doubts: doubts(run),
-        ..Row::default()
+        ..RunRow::default()
     };
     match findings.main() {
         Some(sweep) => row.take_sweep(sweep),
@@ -260,7 +260,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
     row
 }
 
-impl Row {
+impl RunRow {
     fn take_sweep(&mut self, sweep: &SweepFindings) {
         let estimate = sweep.yield_point.estimate;
         let peak = sweep.peak.map(|peak| peak.load);

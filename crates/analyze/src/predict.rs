@@ -57,11 +57,11 @@ pub struct Prediction {
     pub validation: Option<validate::Validation>,
     /// The run's open-loop points, each with the model's prediction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub open_points: Vec<validate::Checked>,
+    pub open_points: Vec<validate::CheckedNumber>,
     /// Number of bootstrap resamples for the intervals.
     pub resamples: usize,
     /// Answer to the question on the command line.
-    pub answer: question::Answer,
+    pub answer: question::PredictedAnswer,
     /// Questions kept with the scenario, each with its answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<what_if::WhatIfAnswer>,
@@ -190,7 +190,7 @@ fn doubts(
     readings: &readings::Readings,
     extrapolation: Option<&check::Extrapolation>,
     choice: &check::ModelChoice,
-    open_points: &[validate::Checked],
+    open_points: &[validate::CheckedNumber],
 ) -> Vec<String> {
     let server = &choice.server;
     let is_law = server.form == server::Form::Usl;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The change of a function's share of the samples, without its callees.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
-pub struct Change {
+pub struct FunctionChange {
     /// Name of the function, with the kernel's mark.
     pub function: String,
     /// Share of the samples before.
@@ -18,7 +18,7 @@ pub struct Change {
     pub plus_minus_ratio: f64,
 }
 
-impl Change {
+impl FunctionChange {
     /// Whether the difference exceeds the scatter of the samples.
     pub fn is_clear(&self) -> bool {
         (self.after_ratio - self.before_ratio).abs() > self.plus_minus_ratio
@@ -27,7 +27,7 @@ impl Change {
 
 /// Growth and shrinkage by innermost function: clear changes first, the largest ones before the others. Shares are of
 /// each file's own samples.
-pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
+pub fn changes(before: &Folded, after: &Folded) -> Vec<FunctionChange> {
     let leaves = |folded: &Folded| {
         let total = folded.total().max(1) as f64;
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
@@ -46,18 +46,18 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
         share * (1.0 - share) / (total + 2.0)
     };
     let (before, after) = (leaves(before), leaves(after));
-    let mut changes: Vec<Change> = before
+    let mut changes: Vec<FunctionChange> = before
         .keys()
         .chain(after.keys().filter(|function| !before.contains_key(*function)))
         .map(|function| {
             let before_ratio = before.get(function).copied().unwrap_or(0.0);
             let after_ratio = after.get(function).copied().unwrap_or(0.0);
             let error = (variance(before_ratio, totals[0]) + variance(after_ratio, totals[1])).sqrt();
-            Change { function: function.clone(), before_ratio, after_ratio, plus_minus_ratio: 1.96 * error }
+            FunctionChange { function: function.clone(), before_ratio, after_ratio, plus_minus_ratio: 1.96 * error }
         })
         .collect();
     changes.sort_by(|a, b| {
-        let size = |change: &Change| (change.after_ratio - change.before_ratio).abs();
+        let size = |change: &FunctionChange| (change.after_ratio - change.before_ratio).abs();
         b.is_clear()
             .cmp(&a.is_clear())
             .then_with(|| size(b).total_cmp(&size(a)))

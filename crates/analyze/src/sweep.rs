@@ -18,7 +18,7 @@ use record::{AxisPlace, Criteria, Point, Sweep};
 use std::collections::BTreeMap;
 
 pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
-pub use capacity::{CapacityPlanner, capacity};
+pub use capacity::{CapacityPlanner, capacity, held_goodput};
 pub use connections::ConnectionSweep;
 pub use length::{needed_ns, too_short};
 pub use rate::RateSearch;

@@ -14,7 +14,7 @@ mod sure;
 mod user_time;
 
 pub use cause::NEARLY_FULL;
-pub use checked::Checked;
+pub use checked::CheckedStage;
 pub(crate) use doubts::ending;
 use evidence::Evidence;
 pub(crate) use evidence::strained_from;
@@ -27,7 +27,7 @@ use crate::growth::CpuChange;
 use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, load_words, percent};
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
-use record::{Doubt, Point, RunDir, RunKind, Sweep, names};
+use record::{Doubt, DoubtKind, Point, RunDir, RunKind, Sweep, names};
 use serde::Serialize;
 
 /// The verdict on a run.
@@ -52,7 +52,7 @@ pub struct Verdict {
     pub saturated: Option<String>,
     /// Stages of the server, its client and its backends that could be the limit, and how full each was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub checked: Vec<Checked>,
+    pub checked: Vec<CheckedStage>,
     /// Every reason to distrust the run: one doubt of each kind, from the run, its files, the sweeps and the points.
     pub doubts: Vec<Doubt>,
 }
@@ -169,7 +169,10 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     said.extend(sure::sentence(run, findings));
     let unquiet = unquiet_sentence(evidence);
     let unseen = cause::unseen(evidence, &causes);
-    said.extend(unquiet.iter().chain(&unseen).cloned());
+    let doubts = doubts::collect(run, findings);
+    let always = fails_at_every_load(findings, &doubts).filter(|_| causes.is_empty());
+    let why_no_cause = || unquiet.iter().chain(&always).chain(&unseen);
+    said.extend(why_no_cause().cloned());
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
@@ -183,11 +186,19 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         answer,
         sentences: said,
         saturated: full.map(|full| full.because),
-        why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
+        why_no_cause: why_no_cause().next().cloned().filter(|_| causes.is_empty()),
         causes,
         checked: checked::stages(evidence),
-        doubts: doubts::collect(run, findings),
+        doubts,
     }
+}
+
+/// The remedy for requests that fail whatever the load.
+fn fails_at_every_load(findings: &Findings, doubts: &[Doubt]) -> Option<String> {
+    let found = &findings.main()?.failure_point;
+    let failed = doubts.iter().find(|doubt| doubt.kind == DoubtKind::ServerErrors)?;
+    (found.held.is_none() && found.failed.is_some())
+        .then(|| format!("Requests fail at every load. To try: {}.", failed.remedy))
 }
 
 fn drift_sentence(drift: &Drift) -> Option<String> {

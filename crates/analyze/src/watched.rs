@@ -68,7 +68,7 @@ fn percent_signed(ratio: f64) -> String {
 
 /// Medians of a load, or of a load and a class, in the order of the columns; absent = not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Row {
+pub struct LoadMedians {
     /// The load: connections, offered requests per second, or the place on the axis.
     pub load: f64,
     /// The size class, in the table by class.
@@ -86,9 +86,9 @@ pub struct ServerSide {
     /// Sweep that the loads belong to.
     pub sweep: Sweep,
     /// The server's side by load, ascending.
-    pub loads: Vec<Row>,
+    pub loads: Vec<LoadMedians>,
     /// Medians by load and class; empty if all requests belong to one class.
-    pub classes: Vec<Row>,
+    pub classes: Vec<LoadMedians>,
     /// Most frequent reason why part of the server's side was not measured, with the numbers of points that have it
     /// and of all points.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     let loaded = points.iter().filter_map(|point| Some((load(point).filter(|load| load.is_finite())?, *point)));
     let by_load = by_load(loaded);
     let loads = by_load.iter().map(|(load, same)| of_load(*load, same)).collect();
-    let mut classes: Vec<Row> = by_load.iter().flat_map(|(load, same)| of_classes(*load, same)).collect();
+    let mut classes: Vec<LoadMedians> = by_load.iter().flat_map(|(load, same)| of_classes(*load, same)).collect();
     let first = classes.first().map(|row| row.class.clone());
     if classes.iter().all(|row| Some(&row.class) == first.as_ref()) {
         classes.clear();
@@ -125,15 +125,15 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     Some(ServerSide { sweep, loads, classes, why_not: why_not(&points) })
 }
 
-fn of_load(load: f64, points: &[&Point]) -> Row {
+fn of_load(load: f64, points: &[&Point]) -> LoadMedians {
     let mut medians = BTreeMap::new();
     for (.., name, _) in COLUMNS {
         medians.extend(reduced(points, |point| point.value(name)).map(|spread| (*name, spread.median)));
     }
-    Row { load, class: None, points: counted_at(points).len() as u64, medians }
+    LoadMedians { load, class: None, points: counted_at(points).len() as u64, medians }
 }
 
-fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
+fn of_classes(load: f64, points: &[&Point]) -> Vec<LoadMedians> {
     let points = &counted_at(points);
     let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
     // Classes are identified by bounds and name.
@@ -147,7 +147,7 @@ fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
                 let values = same().filter_map(|class| class.figures.value(name));
                 medians.extend(median(values).map(|value| (*name, value)));
             }
-            Row { load, class: Some(record::text::plain(key.1, 40)), points: same().count() as u64, medians }
+            LoadMedians { load, class: Some(record::text::plain(key.1, 40)), points: same().count() as u64, medians }
         })
         .collect()
 }

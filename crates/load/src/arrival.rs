@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
-use record::{Arrival, Share};
+use record::{Arrival, LoadShare};
 
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
 ///
@@ -20,7 +20,7 @@ pub struct Schedule<'a> {
 enum Gaps<'a> {
     Constant {
         next: u64,
-        share: Share,
+        share: LoadShare,
         gap_ns: f64,
     },
     Poisson(Poisson),
@@ -55,7 +55,7 @@ impl Poisson {
 impl<'a> Schedule<'a> {
     /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite.
     /// All but constant arrivals become a Poisson process; [`Schedule::given`] takes other arrivals.
-    pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
+    pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: LoadShare, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
             Arrival::Constant => Gaps::Constant { next: 0, share, gap_ns },
@@ -71,7 +71,7 @@ impl<'a> Schedule<'a> {
     pub fn given(
         rate_per_sec: f64,
         seed: u64,
-        share: Share,
+        share: LoadShare,
         (start_ns, begin_ns, end_ns): (u64, u64, u64),
         times: Box<dyn Iterator<Item = u64> + Send + 'a>,
     ) -> Self {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn constant_arrivals_do_not_drift() {
         let times: Vec<u64> =
-            Schedule::new(3.0, Arrival::Constant, 1, Share::WHOLE, 1_000, 1_000 + 1_000_000_000_000).collect();
+            Schedule::new(3.0, Arrival::Constant, 1, LoadShare::WHOLE, 1_000, 1_000 + 1_000_000_000_000).collect();
         assert_eq!(times.len(), 3000);
         assert_eq!(times[0], 1_000);
         assert_eq!(times[2997], 1_000 + 999_000_000_000);
@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn all_threads_of_several_machines_keep_the_constant_gap() {
-        let machines = Share::by_weight(&[1, 3, 2]);
+        let machines = LoadShare::by_weight(&[1, 3, 2]);
         let mut all: Vec<u64> = Vec::new();
         for (machine, of) in machines.into_iter().zip([1, 3, 2]) {
             for thread in 0..of {
-                let share = Share::one(thread, of).within(machine);
+                let share = LoadShare::one(thread, of).within(machine);
                 all.extend(Schedule::new(1000.0, Arrival::Constant, 9, share, 0, 1_000_000_000));
             }
         }
@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
-        let times: Vec<u64> = Schedule::new(10_000.0, Arrival::Poisson, 7, Share::WHOLE, 0, 20_000_000_000).collect();
+        let times: Vec<u64> =
+            Schedule::new(10_000.0, Arrival::Poisson, 7, LoadShare::WHOLE, 0, 20_000_000_000).collect();
         let n = times.len() as f64;
         // 200,000 expected with a standard deviation of 447; the tolerance is six of them.
         assert!((n - 200_000.0).abs() < 6.0 * 447.0, "{n}");
@@ -180,7 +181,7 @@ mod tests {
     fn given_times_begin_with_the_window_and_the_warm_up_has_other_times() {
         let times = Box::new((0..100u64).map(|n| n * 10_000_000));
         let span = (500, 1_000_000_500, 2_000_000_500);
-        let all: Vec<u64> = Schedule::given(1000.0, 1, Share::WHOLE, span, times).collect();
+        let all: Vec<u64> = Schedule::given(1000.0, 1, LoadShare::WHOLE, span, times).collect();
         assert!(all.windows(2).all(|pair| pair[0] <= pair[1]));
         let window: Vec<u64> = all.iter().copied().filter(|at| *at >= span.1).collect();
         assert_eq!(window, (0..100).map(|n| span.1 + n * 10_000_000).collect::<Vec<_>>());
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn a_seed_repeats_the_arrivals_and_threads_have_different_ones() {
         let make = |seed, index| -> Vec<u64> {
-            Schedule::new(100.0, Arrival::Poisson, seed, Share::one(index, 2), 0, 1_000_000_000).collect()
+            Schedule::new(100.0, Arrival::Poisson, seed, LoadShare::one(index, 2), 0, 1_000_000_000).collect()
         };
         assert_eq!(make(5, 0), make(5, 0));
         assert_ne!(make(5, 0), make(5, 1));
@@ -210,7 +211,7 @@ mod tests {
             let arrival = if poisson { Arrival::Poisson } else { Arrival::Constant };
             let start = 123_456;
             let mut last = start;
-            for at in Schedule::new(rate, arrival, seed, Share::one(index, 4), start, start + span) {
+            for at in Schedule::new(rate, arrival, seed, LoadShare::one(index, 4), start, start + span) {
                 prop_assert!(at >= last && at < start + span);
                 last = at;
             }
@@ -218,8 +219,8 @@ mod tests {
 
         #[test]
         fn cutting_keeps_the_earlier_arrivals(cut in 0u64..2_000_000) {
-            let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000).collect();
-            let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000);
+            let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, LoadShare::WHOLE, 0, 1_000_000).collect();
+            let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, LoadShare::WHOLE, 0, 1_000_000);
             schedule.cut(cut);
             let kept: Vec<u64> = schedule.collect();
             let expected: Vec<u64> = whole.into_iter().filter(|at| *at < cut).collect();

@@ -1,6 +1,5 @@
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
-use record::protocol::Protocol;
 use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
@@ -24,6 +23,8 @@ const WAKE_UP_NS: u64 = 100_000;
 const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
 const ERROR_RATIO: f64 = 0.01;
+/// Answers per connection below which the server does not keep connections.
+const ANSWERS_BEFORE_CLOSE: u64 = 2;
 /// Limit for requests without a local port. A slot without a port pauses, so each of them stands for many requests
 /// that were never made.
 const NO_ROOM_RATIO: f64 = 0.001;
@@ -59,7 +60,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts.extend(out_of_balance(result, plan));
     doubts.extend(out_of_room(result));
     doubts.extend(timed_out_idle(result));
-    doubts.extend(server_errors(result, &plan.protocol));
+    doubts.extend(server_errors(result, plan));
     doubts
 }
 
@@ -355,7 +356,15 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
+/// Whether the server closes connections after an answer without announcing it, so that the next request is lost.
+fn closes_unannounced(outcomes: &Outcomes, plan: &LoadPlan) -> bool {
+    let Outcomes { closed_early, connects, .. } = *outcomes;
+    let is_most = closed_early > 0 && 2 * closed_early >= outcomes.failed();
+    is_most && plan.requests_per_connection == 0 && outcomes.completed() < ANSWERS_BEFORE_CLOSE * connects
+}
+
+fn server_errors(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
+    let protocol = &plan.protocol;
     // Another doubt reports the client's own limits.
     let outcomes = Outcomes { local_limit: 0, ..result.counts.outcomes };
     let ratio = outcomes.failed_ratio();
@@ -381,7 +390,12 @@ fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
         DoubtKind::ServerErrors,
         if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
         [failed, stray].into_iter().flatten().collect::<Vec<_>>().join("; "),
-        "check the server's error log; the figures include its error path",
+        if closes_unannounced(&outcomes, plan) {
+            "the server closes connections after an answer without 'Connection: close': measure it with \
+             --requests-per-connection 1"
+        } else {
+            "check the server's error log; the figures include its error path"
+        },
     ))
 }
 
@@ -389,8 +403,12 @@ fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
 mod tests {
     use super::*;
 
+    fn plan() -> LoadPlan {
+        LoadPlan::simple(([127, 0, 0, 1], 80).into())
+    }
+
     fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
+        let mut plan = plan();
         plan.connections = 100;
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.completed_in_window = answered;
@@ -469,7 +487,7 @@ mod tests {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.stray_responses = 7;
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (1_000, 1_000);
-        let said = |result: &LoadResult| server_errors(result, &Protocol::Http).expect("a doubt").what;
+        let said = |result: &LoadResult| server_errors(result, &plan()).expect("a doubt").what;
         assert_eq!(said(&result), "the server sent unrequested bytes 7 times");
         let outcomes = &mut result.counts.outcomes;
         (outcomes.ok, outcomes.non_2xx, outcomes.reset) = (700, 280, 20);
@@ -482,17 +500,29 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_closes_without_announcing_it_is_to_be_measured_with_a_connection_per_request() {
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
+        let outcomes = &mut result.counts.outcomes;
+        (outcomes.ok, outcomes.closed_early, outcomes.connects) = (730, 270, 990);
+        let remedy = |result: &LoadResult, plan: &LoadPlan| server_errors(result, plan).expect("a doubt").remedy;
+        assert!(remedy(&result, &plan()).contains("--requests-per-connection 1"));
+        assert!(!remedy(&result, &LoadPlan { requests_per_connection: 1, ..plan() }).contains("--requests"));
+        result.counts.outcomes.connects = 10;
+        assert!(!remedy(&result, &plan()).contains("--requests"), "it keeps connections");
+    }
+
+    #[test]
     fn a_client_without_ports_is_not_a_server_error() {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         let outcomes = &mut result.counts.outcomes;
         (outcomes.sent, outcomes.ok, outcomes.local_limit) = (1_000, 100, 900);
-        assert_eq!(server_errors(&result, &Protocol::Http), None);
+        assert_eq!(server_errors(&result, &plan()), None);
         assert!(out_of_room(&result).is_some_and(|doubt| doubt.what.contains("900 requests")));
         (result.counts.outcomes.ok, result.counts.outcomes.local_limit) = (992, 8);
         assert!(out_of_room(&result).is_some(), "throughput is halved by so few");
         (result.counts.outcomes.ok, result.counts.outcomes.local_limit) = (100, 900);
         result.counts.outcomes.reset = 20;
-        assert!(server_errors(&result, &Protocol::Http).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
+        assert!(server_errors(&result, &plan()).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
     }
 
     #[test]

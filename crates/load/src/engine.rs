@@ -18,7 +18,7 @@ use crate::tls::{TlsSetting, TlsTally, add_handshakes};
 use crate::worker::{self, GRACE_NS, Task, WorkerReport};
 use record::time::{monotonic_ns, unix_ms};
 use record::workload::ReplayResult;
-use record::{LoadPlan, Share};
+use record::{LoadPlan, LoadShare};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,7 +121,7 @@ pub fn run_supplied(
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
-            let thread = Share::one(index as u32, threads as u32);
+            let thread = LoadShare::one(index as u32, threads as u32);
             let share = thread.within(plan.share);
             let mut feed = None;
             if plan.workload.trace.is_some()

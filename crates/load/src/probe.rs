@@ -7,7 +7,7 @@ use crate::request::Requests;
 use crate::tls::{TlsSetting, error_text};
 use crate::worker::protocol::{Memcached, OrderedProtocol, Redis, Tcp, grpc_status};
 use record::protocol::{ANSWER, Protocol};
-use record::{LoadPlan, PlainText, Share};
+use record::{LoadPlan, LoadShare, PlainText};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
             Ok(stream) => {
                 let to = To { plan, address: *address, timeout, asks };
                 let stream = secured(&to, stream)?;
-                let (seed, alone) = (plan.seed, Share::one(0, 1));
+                let (seed, alone) = (plan.seed, LoadShare::one(0, 1));
                 return match &plan.protocol {
                     Protocol::Http if asks => http1(&to, stream).map(Some),
                     Protocol::Http => Ok(None),

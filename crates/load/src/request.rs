@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
-use record::{CloseFirst, LoadPlan, Share};
+use record::{CloseFirst, LoadPlan, LoadShare};
 use std::sync::Arc;
 
 pub(crate) const TRACE_LINE: &str = "traceparent: 00-00000000000000000000000000000000-0000000000000000-01\r\n";
@@ -78,7 +78,7 @@ pub(crate) enum TargetChoice {
 }
 
 impl TargetChoice {
-    pub(crate) fn new(requests: &Requests, seed: u64, share: Share) -> Self {
+    pub(crate) fn new(requests: &Requests, seed: u64, share: LoadShare) -> Self {
         if requests.popularity.is_none() {
             return TargetChoice::InTurn(share.index as usize % requests.targets.len().max(1));
         }

@@ -2,21 +2,21 @@
 //! The caller supplies them; each engine thread takes its part.
 
 use record::workload::ReplayResult;
-use record::{LoadPlan, Share};
+use record::{LoadPlan, LoadShare};
 
 /// Gives each engine thread its part of the inputs. Every thread asks once; each part belongs to one thread of one
 /// machine.
 pub trait Supply: Sync {
     /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
     /// less than the window's length. The plan's rate is the mean over all threads of all machines.
-    fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
+    fn arrivals<'a>(&'a self, plan: &LoadPlan, share: LoadShare) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let _ = (plan, share);
         None
     }
 
     /// With [`record::Workload::trace`]: the requests of this part, in their order. All requests of a client are in one
     /// part.
-    fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
+    fn replay<'a>(&'a self, plan: &LoadPlan, share: LoadShare) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let _ = (plan, share);
         None
     }

@@ -16,7 +16,7 @@ fn every_scheduled_request_is_sent_on_its_schedule() {
         let result = run(&plan);
         let scheduled: usize = (0..2)
             .map(|index| {
-                let share = record::Share::one(index, 2);
+                let share = record::LoadShare::one(index, 2);
                 load::arrival::Schedule::new(1000.0, arrival, plan.seed, share, 0, 500 * MS).count()
             })
             .sum();

@@ -10,7 +10,7 @@ use crate::servers::*;
 use load::{LoadEvents, LoadResult, Supply};
 use record::time::monotonic_ns;
 use record::workload::SeriesSource;
-use record::{Arrival, ClientPlan, LoadPlan, Share, names};
+use record::{Arrival, ClientPlan, LoadPlan, LoadShare, names};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ impl Stage {
 
 impl Supply for Stage {
     /// All arrivals at once, except a last one that the engine takes after it has sent the others.
-    fn arrivals<'a>(&'a self, _: &LoadPlan, _: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
+    fn arrivals<'a>(&'a self, _: &LoadPlan, _: LoadShare) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let end = std::iter::from_fn(move || {
             self.all_are_sent();
             None

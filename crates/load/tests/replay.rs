@@ -3,7 +3,7 @@
 use crate::servers::*;
 use load::{LoadResult, ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, RequestClass, TraceSource};
-use record::{Arrival, LoadPlan, Pace, Share};
+use record::{Arrival, LoadPlan, LoadShare, Pace};
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ struct Log {
 
 struct Steps<'a> {
     log: &'a Log,
-    share: Share,
+    share: LoadShare,
     position: usize,
     target: Vec<u8>,
     told: u64,
@@ -62,7 +62,7 @@ impl ReplaySource for Steps<'_> {
 }
 
 impl Supply for Log {
-    fn replay<'a>(&'a self, _: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
+    fn replay<'a>(&'a self, _: &LoadPlan, share: LoadShare) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         Some(Ok(Box::new(Steps { log: self, share, position: 0, target: Vec::new(), told: 0 })))
     }
 }

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! A new source, such as a BPF program, is another reader like `network`: it is read at both ends of the window into
-//! `window::Edge`, or by the sampler into its samples, and `window` converts it into figures.
+//! `window::WindowEdge`, or by the sampler into its samples, and `window` converts it into figures.
 
 mod account;
 mod backends;

@@ -15,7 +15,7 @@ use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{SamplerShare, StateSampler};
 use crate::watch::WatchError;
-use crate::window::{BesideProcesses, Edge, MissingReasons, ObservedWindow};
+use crate::window::{BesideProcesses, MissingReasons, ObservedWindow, WindowEdge};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct Observer {
     table: ProcessTable,
     missing: MissingReasons,
     socket_method: Option<&'static str>,
-    opened: Option<Edge>,
+    opened: Option<WindowEdge>,
     /// Counters at the end of the previous window, or at the start.
     network_before: NetworkReading,
     /// Most frequent remote address of the server's own connections, when there last were any.
@@ -145,7 +145,8 @@ impl Observer {
         let _first = FirstInLine::begin();
         let own_before_ns = cpu_clock::of_this_thread();
         self.table.scan();
-        let mut edge = Edge { clocks: self.table.cpu_clocks(), network: self.network.read(), ..Edge::default() };
+        let mut edge =
+            WindowEdge { clocks: self.table.cpu_clocks(), network: self.network.read(), ..WindowEdge::default() };
         self.shared.begin_window();
         let members;
         {
@@ -191,7 +192,7 @@ impl Observer {
             group.read()
         };
         let machine = self.machine.read()?;
-        let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
+        let mut end = WindowEdge { at_ns, machine, network: self.network.read(), ..WindowEdge::default() };
         if let Some(beside) = &mut self.beside {
             beside.admit(&self.table);
             end.beside_at_ns = beside.read();
@@ -268,7 +269,7 @@ impl Observer {
         if machine.cpus.iter().all(|(cpu, _)| allowed.contains(cpu)) { Vec::new() } else { allowed }
     }
 
-    fn read_own_side(&self, edge: &mut Edge, own_before_ns: u64) {
+    fn read_own_side(&self, edge: &mut WindowEdge, own_before_ns: u64) {
         edge.client_cpu_ns = cpu_clock::of_process(self.target.client_pid).ok();
         edge.watcher_cpu_ns = self.shared.thread_cpu_ns();
         edge.edge_cpu_ns = cpu_clock::of_this_thread() - own_before_ns;

@@ -21,7 +21,7 @@ const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the ker
 
 /// Readings at one end of a window.
 #[derive(Debug, Clone, Default)]
-pub struct Edge {
+pub struct WindowEdge {
     /// When the group's CPU clocks were read.
     pub at_ns: u64,
     pub group: GroupCounters,
@@ -62,8 +62,8 @@ pub struct MissingReasons {
 /// [`window_ends`](crate::Observer::window_ends).
 #[derive(Debug, Clone)]
 pub struct ObservedWindow {
-    pub(crate) begin: Edge,
-    pub(crate) end: Edge,
+    pub(crate) begin: WindowEdge,
+    pub(crate) end: WindowEdge,
     /// Counters at the end of the previous window, or at the start.
     pub(crate) network_before: NetworkReading,
     pub(crate) samples: Samples,

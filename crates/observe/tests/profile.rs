@@ -258,7 +258,7 @@ fn functions_of_ended_children_are_named() {
         !function.starts_with('[')
     };
     let (named, other): (Vec<_>, Vec<_>) =
-        of_children.filter(|stack| stack.mode == record::profile::Mode::User).partition(innermost);
+        of_children.filter(|stack| stack.mode == record::profile::CpuMode::User).partition(innermost);
     let samples = |stacks: &[&record::profile::Stack]| stacks.iter().map(|stack| stack.samples).sum::<u64>();
     let (named, other) = (samples(&named), samples(&other));
     assert!(named > 50 && named > 9 * other, "{named} samples of children have a function, {other} have none");

@@ -67,7 +67,7 @@ pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
 pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario, other_rate_ratio};
 pub use sentence::sentence;
-pub use share::Share;
+pub use share::LoadShare;
 pub use slowest::{SLOWEST, SlowRequest, Slowest, TraceId};
 pub use text::PlainText;
 pub use watched::{ClientSide, Watched, WatchedClass, WatchedProcess};

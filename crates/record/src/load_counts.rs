@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 pub struct LoadCounts {
     /// Outcome of every request of the window; `sum()` equals `requests()`.
     pub outcomes: Outcomes,
-    /// Histograms of times. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
+    /// Histograms of times. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}`: the histogram as in a
+    /// `latency.hlog`, in base64, and the number of its values beyond one hour.
     #[serde(rename = "latencies")]
     pub times: LoadTimes,
     /// Unfinished requests that were not sent, because no connection was free for them.

@@ -106,14 +106,14 @@ pub struct LayerRow {
     /// CPU time, nanoseconds.
     pub cpu_ns: f64,
     /// Share of the server's CPU time.
-    pub share_ratio: Option<Estimate>,
+    pub share_ratio: Option<SampledEstimate>,
     /// CPU time per packet (both directions), microseconds.
-    pub us_per_packet: Option<Estimate>,
+    pub us_per_packet: Option<SampledEstimate>,
     /// CPU time per request, microseconds.
-    pub us_per_request: Option<Estimate>,
+    pub us_per_request: Option<SampledEstimate>,
     /// Events of the hardware per packet, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub events_per_packet: BTreeMap<String, Estimate>,
+    pub events_per_packet: BTreeMap<String, SampledEstimate>,
 }
 
 /// A function and its cost, without its callees.
@@ -126,7 +126,7 @@ pub struct FunctionRow {
     /// Layer to which most of its samples were charged; `None` = unattributed.
     pub layer: Option<Layer>,
     /// CPU mode of most of its samples.
-    pub mode: Mode,
+    pub mode: CpuMode,
     /// Samples in the server's work.
     pub samples: u64,
     /// Share of all CPU time of the machine.
@@ -145,9 +145,9 @@ pub struct GroupRow {
     /// Samples in functions of the group.
     pub samples: u64,
     /// Share of the server's CPU time.
-    pub share_ratio: Option<Estimate>,
+    pub share_ratio: Option<SampledEstimate>,
     /// CPU time per packet, microseconds.
-    pub us_per_packet: Option<Estimate>,
+    pub us_per_packet: Option<SampledEstimate>,
 }
 
 /// The distribution of the machine's samples; they add up to all samples.
@@ -265,7 +265,7 @@ crate::worded! {
     /// Mode of the CPU.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
-    pub enum Mode {
+    pub enum CpuMode {
         /// CPU in user mode.
         User = "user",
         /// CPU in the kernel for a process.
@@ -319,7 +319,7 @@ crate::grows!(Losses { stacks, samples, processes });
 
 /// A value and the half width of its 95 % interval, which covers the sampling and the changes of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Estimate {
+pub struct SampledEstimate {
     /// Value of the estimate.
     pub value: f64,
     /// Half width; `None` if fewer than three tenths of the window have samples.

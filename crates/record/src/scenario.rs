@@ -5,7 +5,7 @@ use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
 use crate::path::PathPlan;
 use crate::protocol::Protocol;
-use crate::share::Share;
+use crate::share::LoadShare;
 use crate::watch::Watching;
 use crate::workload::{KEPT_TARGETS, Workload};
 use serde::{Deserialize, Serialize};
@@ -116,8 +116,8 @@ pub struct LoadPlan {
     #[serde(default, skip_serializing_if = "Protocol::is_http_1")]
     pub protocol: Protocol,
     /// Part of the load for which this plan is ([`LoadPlan::part`]).
-    #[serde(default, skip_serializing_if = "Share::is_whole")]
-    pub share: Share,
+    #[serde(default, skip_serializing_if = "LoadShare::is_whole")]
+    pub share: LoadShare,
 }
 
 impl LoadPlan {
@@ -140,10 +140,10 @@ impl LoadPlan {
 
     /// The part of this load for one of several machines. Quantities that are held are divided here: connections, and
     /// the rate at which they are opened. All else stays as in the whole load, with its seed: a machine's threads
-    /// take the part that falls to their share of the machine's share ([`Share::within`]), be it a place in the
+    /// take the part that falls to their share of the machine's share ([`LoadShare::within`]), be it a place in the
     /// schedule, a stream of random numbers, or the clients of a log. So the parts add up to the load of a single
     /// machine.
-    pub fn part(&self, share: Share) -> LoadPlan {
+    pub fn part(&self, share: LoadShare) -> LoadPlan {
         LoadPlan {
             connections: share.part(self.connections),
             connect_rate_per_sec: self.connect_rate_per_sec * share.fraction(),

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 /// One of several equal parts, or `parts` neighbouring ones: a machine that counts as two has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Share {
+pub struct LoadShare {
     /// Number of the first part, from 0; less than `of`.
     pub index: u32,
     /// Total number of parts, at least 1.
@@ -20,24 +20,24 @@ fn is_one(parts: &u32) -> bool {
     *parts == 1
 }
 
-impl Default for Share {
+impl Default for LoadShare {
     fn default() -> Self {
-        Share::WHOLE
+        LoadShare::WHOLE
     }
 }
 
-impl Share {
+impl LoadShare {
     /// The whole load.
-    pub const WHOLE: Share = Share::one(0, 1);
+    pub const WHOLE: LoadShare = LoadShare::one(0, 1);
 
     /// One of `of` equal parts.
-    pub const fn one(index: u32, of: u32) -> Share {
-        Share { index, of, parts: 1 }
+    pub const fn one(index: u32, of: u32) -> LoadShare {
+        LoadShare { index, of, parts: 1 }
     }
 
     /// Whether this is the whole.
     pub fn is_whole(&self) -> bool {
-        *self == Share::WHOLE
+        *self == LoadShare::WHOLE
     }
 
     /// Whether the numbers describe existing parts.
@@ -52,9 +52,9 @@ impl Share {
 
     /// This part of `outer`, as a part of the whole: e.g. a thread's share of its machine's share. The inner parts
     /// together have exactly the keys of the outer one.
-    pub fn within(self, outer: Share) -> Share {
+    pub fn within(self, outer: LoadShare) -> LoadShare {
         debug_assert!(self.parts == 1, "threads are equal");
-        Share { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }
+        LoadShare { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }
     }
 
     /// This part of `total` things: equal parts, of which the first ones are larger by one if the total does not
@@ -72,12 +72,12 @@ impl Share {
     }
 
     /// Parts in proportion to weights of at least 1, in order.
-    pub fn by_weight(weights: &[u32]) -> Vec<Share> {
+    pub fn by_weight(weights: &[u32]) -> Vec<LoadShare> {
         let of = weights.iter().sum();
         let ends = weights.iter().scan(0, |end, weight| {
             *end += weight;
             Some(*end)
         });
-        ends.zip(weights).map(|(end, parts)| Share { index: end - parts, of, parts: *parts }).collect()
+        ends.zip(weights).map(|(end, parts)| LoadShare { index: end - parts, of, parts: *parts }).collect()
     }
 }

@@ -17,7 +17,7 @@ use conduct::FleetConductor;
 use load::{LoadEvents, LoadProgress, LoadResult};
 use record::figure::Figures;
 use record::time::monotonic_ns;
-use record::{LoadPlan, PlainText, Share};
+use record::{LoadPlan, LoadShare, PlainText};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -342,7 +342,7 @@ impl Fleet {
         all
     }
 
-    fn live(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<Vec<(usize, Share)>> {
+    fn live(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<Vec<(usize, LoadShare)>> {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
         {
@@ -361,7 +361,7 @@ impl Fleet {
         Ok(live.iter().copied().zip(self.shares(live, plan)).collect())
     }
 
-    fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<Share> {
+    fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<LoadShare> {
         // Workers on one machine measured its speed at the same time. The highest result was disturbed least.
         let mut speeds: HashMap<&PlainText, f64> = HashMap::new();
         for link in &self.links {
@@ -390,20 +390,25 @@ impl Fleet {
     }
 
     /// Sends the plan's file to the workers that lack their part of it. Returns false if one was lost meanwhile.
-    fn give_parts(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
-        let needed = |share: Share| match inputs.file_parts() {
+    fn give_parts(
+        &mut self,
+        live: &[(usize, LoadShare)],
+        inputs: &mut dyn InputFiles,
+        stop: &AtomicBool,
+    ) -> Result<bool> {
+        let needed = |share: LoadShare| match inputs.file_parts() {
             FileParts::Nothing => None,
-            FileParts::Alike => Some(Share::WHOLE),
+            FileParts::Alike => Some(LoadShare::WHOLE),
             FileParts::ByPart => Some(share),
         };
         let lacking: Vec<Option<usize>> = (live.iter())
             .map(|(index, share)| Some(*index).filter(|index| self.links[*index].input != needed(*share)))
             .collect();
-        let wanted: Vec<Option<Share>> = live.iter().map(|(_, share)| needed(*share)).collect();
+        let wanted: Vec<Option<LoadShare>> = live.iter().map(|(_, share)| needed(*share)).collect();
         if lacking.iter().flatten().next().is_none() {
             return Ok(true);
         }
-        let shares: Vec<Share> = live.iter().map(|(_, share)| *share).collect();
+        let shares: Vec<LoadShare> = live.iter().map(|(_, share)| *share).collect();
         let mut give = |part: u32, piece: InputPiece| {
             let Some(Some(index)) = lacking.get(part as usize) else { return Ok(()) };
             self.wait_for_room(*index, MOST_PIECES - 1, stop)?;

@@ -3,7 +3,7 @@
 
 use crate::protocol::InputPiece;
 use load::Supply;
-use record::Share;
+use record::LoadShare;
 use record::workload::ReplayResult;
 
 /// Which part of a file each worker gets.
@@ -26,7 +26,7 @@ pub trait InputFiles {
     /// piece of each part says which kind of file it is. Ends with the first error, a sentence.
     fn give_parts(
         &mut self,
-        shares: &[Share],
+        shares: &[LoadShare],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String>;
 

@@ -7,7 +7,7 @@ use crate::worker_io::{self, LastLine, MessageQueue, WorkerEvent, WorkerEvents};
 use load::LoadProgress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
-use record::{PlainText, Share};
+use record::{LoadShare, PlainText};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub struct WorkerLink {
     /// Its result, until it is taken. A later loss of the worker does not remove it.
     pub result: Option<Box<WireResult>>,
     /// The share whose part of the driver's file it has.
-    pub input: Option<Share>,
+    pub input: Option<LoadShare>,
     /// File pieces that it has not yet confirmed.
     pub pieces_under_way: u32,
     /// Its limits for cold connections, once they are reported.
@@ -96,7 +96,7 @@ pub struct WorkerLink {
     pub host: PlainText,
     pub place: HostPlace,
     /// Its share of the current or last load.
-    pub share: Share,
+    pub share: LoadShare,
     pub capacity: Option<Capacity>,
     /// The part of its capacity that it has proved to deliver.
     pub worth: f64,
@@ -142,7 +142,7 @@ impl WorkerLink {
             server: None,
             host: PlainText::default(),
             place: HostPlace::default(),
-            share: Share::WHOLE,
+            share: LoadShare::WHOLE,
             capacity: None,
             worth: 1.0,
             has_started: false,

@@ -168,10 +168,7 @@ pub enum FromWorker {
         capacity: Option<Capacity>,
     },
     /// Answers a ping with its number and the worker's monotonic clock.
-    Pong {
-        sent_ns: u64,
-        clock_ns: u64,
-    },
+    Pong { sent_ns: u64, clock_ns: u64 },
     /// All connections are open, or have failed once.
     Ready {},
     /// The worker keeps a piece of a file.
@@ -185,9 +182,7 @@ pub enum FromWorker {
     /// The load is over.
     Result(Box<WireResult>),
     /// The worker cannot follow the plan or a line. Holds one sentence.
-    Refused {
-        why: PlainText,
-    },
+    Refused { why: PlainText },
     /// A watcher counts requests from now on, or the reason why not, in one sentence.
     Watching {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,18 +193,18 @@ pub enum FromWorker {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<PlainText>,
     },
+    /// State of the command next to the server.
     Beside(StartedState),
-    /// State of the server that the watcher started.
+    /// State of the server that the watcher started; also sent unasked, once, when it has ended.
     Server(StartedState),
+    /// The server's TIME_WAIT sockets.
     TimeWait(TimeWaitCount),
     /// The watcher has read the state before the load.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
     /// The transport knows why the worker's bytes end. Holds one sentence.
-    Gone {
-        why: PlainText,
-    },
+    Gone { why: PlainText },
 }
 
 /// The server's TIME_WAIT sockets.

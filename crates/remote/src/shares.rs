@@ -1,5 +1,5 @@
 use load::{LoadResult, MOST_CONNECTIONS};
-use record::{DoubtKind, Share};
+use record::{DoubtKind, LoadShare};
 
 /// Shares are multiples of this fraction of the smallest one, so that speeds that differ by less than an eighth count
 /// as equal. A yardstick is not more exact.
@@ -21,11 +21,11 @@ pub fn relieved(worth: f64) -> f64 {
 
 /// Shares in proportion to the capacities, in their order. All are equal if a capacity is unknown, or if a worker
 /// would get no connection or more than it can hold.
-pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
-    let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
+pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<LoadShare> {
+    let by_capacity = weights(capacities).map(|weights| LoadShare::by_weight(&weights));
     by_capacity
         .filter(|shares| shares.iter().all(|share| (1..=MOST_CONNECTIONS).contains(&share.part(connections))))
-        .unwrap_or_else(|| Share::by_weight(&vec![1; capacities.len()]))
+        .unwrap_or_else(|| LoadShare::by_weight(&vec![1; capacities.len()]))
 }
 
 fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {

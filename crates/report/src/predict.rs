@@ -6,10 +6,10 @@ use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
-use analyze::predict::question::{Answer, Predicted};
+use analyze::predict::question::{Predicted, PredictedAnswer};
 use analyze::predict::server::Form;
 use analyze::predict::usl::Usl;
-use analyze::predict::validate::Checked;
+use analyze::predict::validate::CheckedNumber;
 use analyze::predict::what_if::WhatIfAnswer;
 use record::Estimate;
 use record::text::plain;
@@ -30,7 +30,7 @@ fn between(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
     estimate.interval().map_or_else(|| "-".into(), |(low, high)| format!("{} to {}", words(low), words(high)))
 }
 
-fn answer(answer: &Answer, name: &str) -> String {
+fn answer(answer: &PredictedAnswer, name: &str) -> String {
     let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
     let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
     let mut table = Table::new(["", "value", "95 % interval"], 1);
@@ -184,7 +184,7 @@ fn open_points(prediction: &Prediction) -> String {
     format!("open-loop points predicted by the closed loop's model\n{}", checked_table(&prediction.open_points))
 }
 
-fn checked_table(numbers: &[Checked]) -> String {
+fn checked_table(numbers: &[CheckedNumber]) -> String {
     let mut table = Table::new(["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
     for one in numbers {
         let at = match (one.load, one.sweep) {

@@ -6,9 +6,9 @@ use crate::doubt;
 use crate::run::after_empty_line;
 use crate::text::not_measured;
 use crate::text::table::Table;
-use analyze::profile::Change;
+use analyze::profile::FunctionChange;
 use record::layers::Layer;
-use record::profile::{Estimate, FunctionRow, LayerRow, Profile};
+use record::profile::{FunctionRow, LayerRow, Profile, SampledEstimate};
 use record::text::plain;
 use record::units::{format_bytes, format_si};
 
@@ -88,7 +88,7 @@ fn layers(profile: &Profile) -> String {
             estimate(row.us_per_request, 1.0, 3),
         ]);
     }
-    let whole = |of: &dyn Fn(&LayerRow) -> Option<Estimate>| {
+    let whole = |of: &dyn Fn(&LayerRow) -> Option<SampledEstimate>| {
         let values: Vec<f64> =
             profile.layers.iter().filter(|row| row.part.is_empty()).filter_map(|row| Some(of(row)?.value)).collect();
         if values.is_empty() { not_measured(None, 0) } else { format!("{:.3}", values.iter().sum::<f64>()) }
@@ -224,7 +224,7 @@ fn events(profile: &Profile) -> String {
 }
 
 /// The table of changes between two profiles.
-pub fn changes(changes: &[Change]) -> String {
+pub fn changes(changes: &[FunctionChange]) -> String {
     let mut out = String::new();
     let mut table = Table::new(["function (own time)", "before %", "after %", "change"], 1);
     let clear = changes.iter().filter(|change| change.is_clear()).count();
@@ -257,7 +257,7 @@ fn listed(counts: &[(String, u64)]) -> String {
     words.join(", ")
 }
 
-pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
+pub(super) fn estimate(estimate: Option<SampledEstimate>, scale: f64, decimals: usize) -> String {
     match estimate {
         None => not_measured(None, 0),
         Some(found) => crate::text::estimate(found.value * scale, found.plus_minus.map(|half| half * scale), decimals),

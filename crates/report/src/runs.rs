@@ -7,7 +7,7 @@ use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::wrap_at;
 use analyze::answer::{Answer, Sure};
-use analyze::index::{Index, Row};
+use analyze::index::{Index, RunRow};
 use record::Estimate;
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
@@ -88,18 +88,18 @@ pub(crate) fn headline(index: &Index) -> String {
 }
 
 /// Formats the start: `2026-11-23 19:45`.
-pub(crate) fn began(row: &Row) -> String {
+pub(crate) fn began(row: &RunRow) -> String {
     record::time::utc_iso(row.started_unix_ms).replace('T', " ").chars().take(16).collect()
 }
 
 /// Formats the scenario: `3 nginx /1k.bin`; `GET` is omitted to save space.
-fn scenario(row: &Row) -> String {
+fn scenario(row: &RunRow) -> String {
     let server = row.server.as_ref().map(|server| format!("{server} ")).unwrap_or_default();
     format!("{} {server}{}", row.scenario, row.request.strip_prefix("GET ").unwrap_or(&row.request))
 }
 
 /// The cells of the columns [`HEADER`].
-pub(crate) fn cells(row: &Row) -> [String; 6] {
+pub(crate) fn cells(row: &RunRow) -> [String; 6] {
     [
         row.kind.clone(),
         row.answer.as_ref().map_or(String::new(), |answer| of_answer(answer, answer.plan_per_sec)),
@@ -117,7 +117,7 @@ fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
 }
 
 /// The state of an incomplete run, and the changes; may be empty.
-fn remark(row: &Row) -> String {
+fn remark(row: &RunRow) -> String {
     let state = (row.state != "complete").then(|| row.state.to_string());
     let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());
     state.into_iter().chain(changed.map(|before| before.summary())).collect::<Vec<_>>().join("; ")

@@ -257,7 +257,7 @@ pub fn load_plan(
         clients: clients::client_plan(&run.options.clients, options, target)?,
         workload,
         protocol,
-        share: record::Share::WHOLE,
+        share: record::LoadShare::WHOLE,
     };
     grpc::adapt(&mut plan, &run.options)?;
     Ok((plan, supplied))

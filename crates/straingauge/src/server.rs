@@ -16,6 +16,7 @@ pub use life::ServerLife;
 use observe::{FailedConnections, ObserveError};
 use output::ServerOutput;
 use record::leftovers::is_descendant;
+use record::units::count;
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::process::{
     Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, setsid, wait,
@@ -78,9 +79,9 @@ pub struct RunningServer {
 /// Connections that a server could not open from a network namespace of its own.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
-    "in its own network namespace the server reaches nothing outside it ({} connections refused, {} packets without a \
-     route): --isolate never runs it in this machine's",
-    .0.refused, .0.unrouted
+    "in its own network namespace the server reaches nothing outside it ({}, {} without a route): --isolate never runs \
+     it in this machine's",
+    count(.0.refused, "refused connection"), count(.0.unrouted, "packet")
 )]
 pub struct Unreached(pub FailedConnections);
 

@@ -47,7 +47,7 @@ pub use shape::LogShape;
 pub use split::split;
 
 use crate::trace::{RejectedLine, TraceReader};
-use record::Share;
+use record::LoadShare;
 use record::workload::ReplayResult;
 
 /// How a log is replayed.
@@ -58,7 +58,7 @@ pub struct ReplayOptions {
     /// The requests that share a connection.
     pub grouping: ConnectionGrouping,
     /// The share of the clients in this plan. All shares of a log have the same start time.
-    pub share: Share,
+    pub share: LoadShare,
     /// Log time of the plan's start, if the log is a part of another ([`split()`]). Otherwise the plan starts at its
     /// earliest request.
     pub origin_ns: Option<i64>,
@@ -82,7 +82,7 @@ impl Default for ReplayOptions {
         ReplayOptions {
             pace: ReplayPace::Original { speed: 1.0 },
             grouping: ConnectionGrouping::IdleGap { limit_ns: 15_000_000_000 },
-            share: Share::WHOLE,
+            share: LoadShare::WHOLE,
             origin_ns: None,
             has_host: false,
             reorder_ns: 60_000_000_000,

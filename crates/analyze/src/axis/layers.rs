@@ -3,7 +3,7 @@
 //!
 //! Everything is per packet that the server sent, including its receive work for that packet.
 
-use super::{Change, change, estimate};
+use super::{FigureChange, change, estimate};
 use record::layers::Layer;
 use record::{Criteria, Estimate, Point, names};
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub struct LayerChange {
     pub layer: String,
     /// Microseconds at both ends, and their ratio within repeats.
     #[serde(flatten)]
-    pub us: Change,
+    pub us: FigureChange,
 }
 
 impl LayersAt {

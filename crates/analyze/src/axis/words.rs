@@ -2,7 +2,7 @@
 
 use super::layers::{LayersAt, OVERALL};
 use super::slow_down::{CHEAPER_RATIO, Effect};
-use super::{AxisFindings, Change};
+use super::{AxisFindings, FigureChange};
 use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si, grouped, percent};
 use record::{Axis, AxisPlace, SlowPlace};
@@ -111,7 +111,7 @@ fn is_flat(ratio: &Estimate) -> bool {
 }
 
 /// `CPU per request grew from 5.1 to 7.9 us between 0 and 2,000 cold connections (+55 %, ...).`
-fn change_sentence(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
+fn change_sentence(name: &str, change: &FigureChange, ends: &str, words: impl Fn(f64) -> String) -> String {
     let (from, to, by) = (words(change.from), words(change.to), by(&change.ratio));
     match change.ratio.value > 1.0 {
         _ if is_flat(&change.ratio) => format!("{name} did not change measurably {ends}: {from} and {to}{by}."),

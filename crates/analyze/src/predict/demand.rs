@@ -2,7 +2,7 @@
 //! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change on the way.
 
 use super::readings::{ModelPoint, levels, typicals};
-use super::regression::{Line, line};
+use super::regression::{FittedLine, line};
 use crate::statistics::{mean_estimate, median};
 use record::Estimate;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub struct Regression {
     /// Part of the CPU time: `idle`, `user` or `kernel`.
     pub part: &'static str,
     /// The line: CPUs over requests per second.
-    pub line: Line,
+    pub line: FittedLine,
 }
 
 /// Fits lines to the points below saturation; none with fewer than three loads.

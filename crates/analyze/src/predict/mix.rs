@@ -20,7 +20,7 @@ const MAX_CLASSES: usize = 64;
 
 /// The cost of another mix.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Mix {
+pub struct MixCost {
     /// Class, asked share, and demand of a request in seconds. Labels are untrusted text.
     pub classes: Vec<(String, f64, f64)>,
     /// Demand of the asked mix as a multiple of that of the first run.
@@ -35,7 +35,7 @@ struct RunMix {
 }
 
 /// The cost of the asked mix. Classes are named by label, or by number from 1 on.
-pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused> {
+pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<MixCost, Refused> {
     let no = |words: String| Err(Refused(words));
     let rows = runs.iter().map(row).collect::<Result<Vec<RunMix>, _>>()?;
     let first = &rows[0];
@@ -88,7 +88,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused>
     }
     let classes =
         labels.iter().cloned().zip(wanted).zip(by_class).map(|((label, share), s)| (label, share, s)).collect();
-    Ok(Mix { classes, demand_ratio })
+    Ok(MixCost { classes, demand_ratio })
 }
 
 fn row(run: &RunDir) -> Result<RunMix, Refused> {

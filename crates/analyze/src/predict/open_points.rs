@@ -5,7 +5,7 @@ use super::open::Queue;
 use super::question::shapes;
 use super::readings::{Readings, typicals};
 use super::server::{FULL, Server};
-use super::validate::{Checked, RATE_ERROR, checked};
+use super::validate::{CheckedNumber, RATE_ERROR, checked};
 use record::units::{format_nanos, format_si};
 
 /// The lowest offered rate that failed with no higher rate held, requests per second.
@@ -41,7 +41,7 @@ pub fn quantile_s(server: &Server, queue: &Queue, delay_s: f64, shape: Option<Sh
 }
 
 /// Predicts every open-loop level: throughput, and the response times if it held.
-pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
+pub fn checks(readings: &Readings, server: &Server) -> Vec<CheckedNumber> {
     let capacity = server.capacity_per_sec(0.0);
     let [below, _] = shapes(readings, server);
     let mut numbers = Vec::new();
@@ -60,7 +60,7 @@ pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
 }
 
 /// Doubts from open-loop points that contradict the model.
-pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<String> {
+pub fn doubts(readings: &Readings, server: &Server, numbers: &[CheckedNumber]) -> Vec<String> {
     let mut doubts = Vec::new();
     let capacity = server.capacity_per_sec(0.0);
     let highest = readings.highest_per_sec();
@@ -74,9 +74,9 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
         ));
     }
     for name in ["throughput", "p50", "p99"] {
-        let all: Vec<&Checked> = numbers.iter().filter(|number| number.name == name).collect();
-        let off: Vec<&&Checked> = all.iter().filter(|number| !number.passes()).collect();
-        let error = |number: &Checked| number.error_ratio.map_or(f64::INFINITY, |error| (1.0 + error).ln().abs());
+        let all: Vec<&CheckedNumber> = numbers.iter().filter(|number| number.name == name).collect();
+        let off: Vec<&&CheckedNumber> = all.iter().filter(|number| !number.passes()).collect();
+        let error = |number: &CheckedNumber| number.error_ratio.map_or(f64::INFINITY, |error| (1.0 + error).ln().abs());
         let worst = off.iter().max_by(|a, b| error(a).total_cmp(&error(b)));
         if let Some((worst, predicted)) = worst.and_then(|worst| Some((worst, worst.predicted?))) {
             let words = |value: f64| match worst.unit {

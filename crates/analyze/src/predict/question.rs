@@ -4,7 +4,7 @@
 use super::cheaper::Cheaper;
 use super::check::{ModelChoice, interval};
 use super::demand::{Shape, shape};
-use super::mix::Mix;
+use super::mix::MixCost;
 use super::open::Queue;
 use super::open_points;
 use super::readings::{ModelPoint, Readings};
@@ -33,7 +33,7 @@ pub struct Predicted {
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Answer {
+pub struct PredictedAnswer {
     /// The question in words.
     pub question: String,
     /// Predicted numbers with intervals.
@@ -48,7 +48,7 @@ pub struct Answer {
 #[derive(Debug, Default)]
 pub struct CostEffect {
     /// Another mix.
-    pub mix: Option<Mix>,
+    pub mix: Option<MixCost>,
     /// Cheaper layers and functions.
     pub cheaper: Option<Cheaper>,
 }
@@ -86,7 +86,7 @@ pub fn answer(
     resampled: &[Server],
     question: &WhatIf,
     costs: &CostEffect,
-) -> Result<Answer, Refused> {
+) -> Result<PredictedAnswer, Refused> {
     let server = choice.server;
     let situation = Situation::new(readings, question, shapes(readings, &server), costs);
     let mut assumptions = refuse(&situation, &server)?;
@@ -151,7 +151,7 @@ pub fn answer(
         first(1.0, 1e6, |n| situation.closed_time(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
-    Ok(Answer {
+    Ok(PredictedAnswer {
         question: question_words(&situation),
         numbers,
         bottleneck: bottleneck(&situation, &server, too_far.is_some_and(|(_, load)| load || !asks_for_load)),

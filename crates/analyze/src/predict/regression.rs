@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// A straight line through points: y = intercept + slope x.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Line {
+pub struct FittedLine {
     /// y at x = 0.
     pub intercept: Estimate,
     /// Change of y per unit of x.
@@ -22,7 +22,7 @@ pub struct Line {
 }
 
 /// Fits a line by least squares. `None` with fewer than three points, or if all have the same x.
-pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
+pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<FittedLine> {
     let points: Vec<(f64, f64)> = points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
     let n = points.len() as f64;
     if points.len() < 3 {
@@ -51,7 +51,7 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
         Some((centre - reach, centre + reach))
     };
     let parameter = |value, error| with_error(value, error, freedom as f64, confidence, points.len());
-    Some(Line {
+    Some(FittedLine {
         intercept: parameter(intercept, (variance * (1.0 / n + mx * mx / sxx)).sqrt()),
         slope: parameter(slope, (variance / sxx).sqrt()),
         correlation,

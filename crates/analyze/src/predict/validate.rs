@@ -21,7 +21,7 @@ const NOTABLE: f64 = 0.10;
 
 /// One predicted number and the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Checked {
+pub struct CheckedNumber {
     /// Name of the number: `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `plan for`,
     /// `breaks at`.
     pub name: &'static str,
@@ -41,7 +41,7 @@ pub struct Checked {
     pub limit_ratio: f64,
 }
 
-impl Checked {
+impl CheckedNumber {
     /// Whether the error is within its limit.
     pub fn passes(&self) -> bool {
         self.error_ratio.is_some_and(|error| error.abs() <= self.limit_ratio)
@@ -54,7 +54,7 @@ pub struct Validation {
     /// Number of loads of the closed loop that were fitted, and the highest of them.
     pub fitted: (usize, f64),
     /// Every predicted number with its measured value.
-    pub numbers: Vec<Checked>,
+    pub numbers: Vec<CheckedNumber>,
     /// Reasons for errors, as far as the points show them; never empty if an error is above its limit.
     pub doubts: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub(super) fn checked(
     load: Option<f64>,
     measured: f64,
     predicted: Option<f64>,
-) -> Checked {
+) -> CheckedNumber {
     let (unit, limit_ratio) = match name {
         "p50" | "p99" => ("s", TIME_ERROR),
         "yield point" | "failure point" => ("connections", TIME_ERROR),
@@ -83,7 +83,7 @@ pub(super) fn checked(
     };
     let predicted = predicted.filter(|value| value.is_finite());
     let error_ratio = predicted.map(|value| value / measured - 1.0).filter(|error| error.is_finite());
-    Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
+    CheckedNumber { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
 }
 
 /// Median response time of the closed loop: the mean by Little's law with the shape of the low loads below
@@ -93,7 +93,12 @@ fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f
     Some(cycle_s * if state.utilisation < saturation { low? } else { 1.0 })
 }
 
-fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, findings: &Findings) -> Vec<Checked> {
+fn closed(
+    readings: &Readings,
+    extrapolation: &Extrapolation,
+    server: &Server,
+    findings: &Findings,
+) -> Vec<CheckedNumber> {
     let criteria = &readings.criteria;
     let all = typicals(&readings.closed);
     let is_low = |level: &&ModelPoint| level.load <= extrapolation.up_to_load;
@@ -127,7 +132,7 @@ fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, f
     numbers
 }
 
-fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checked> {
+fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<CheckedNumber> {
     let Some(sweep) = &findings.rate else { return Vec::new() };
     let criteria = &readings.criteria;
     let all = typicals(&readings.open);
@@ -162,8 +167,13 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
 }
 
 /// Reasons for errors beyond the limits that the points themselves show.
-fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, numbers: &[Checked]) -> Vec<String> {
-    let off: Vec<&Checked> = numbers.iter().filter(|number| !number.passes()).collect();
+fn doubts(
+    readings: &Readings,
+    extrapolation: &Extrapolation,
+    server: &Server,
+    numbers: &[CheckedNumber],
+) -> Vec<String> {
+    let off: Vec<&CheckedNumber> = numbers.iter().filter(|number| !number.passes()).collect();
     if off.is_empty() {
         return Vec::new();
     }

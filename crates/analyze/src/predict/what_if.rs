@@ -2,7 +2,7 @@
 //! others are not affected.
 
 use super::cheaper;
-use super::question::Answer;
+use super::question::PredictedAnswer;
 use crate::Refused;
 use record::WhatIf;
 use record::text::plain;
@@ -17,13 +17,13 @@ pub struct WhatIfAnswer {
     /// Name given to the question; may be empty. Untrusted text.
     pub name: String,
     /// The answer; absent with a reason.
-    pub answer: Option<Answer>,
+    pub answer: Option<PredictedAnswer>,
     /// Why the question was not answered; absent if it was.
     pub not_predicted: Option<String>,
 }
 
 impl WhatIfAnswer {
-    pub(super) fn new(what_if: &WhatIf, answer: Result<Answer, Refused>) -> Self {
+    pub(super) fn new(what_if: &WhatIf, answer: Result<PredictedAnswer, Refused>) -> Self {
         let (answer, not_predicted) = match answer {
             Ok(answer) => (Some(answer), None),
             Err(error) => (None, Some(error.to_string())),

@@ -1,20 +1,29 @@
-//! Measures the server's capacity in a closed loop, for offered rates that are shares of it.
+//! The server's throughput in a closed loop, from which a search over offered rates begins.
 
 use super::schedule::WindowSchedule;
 use super::{Load, Planner, SweepStep, done};
+use crate::zones::{TrialResult, judged};
 use record::scenario::SweepPlan;
 use record::units::format_si;
-use record::{Point, Sweep, names};
+use record::{Criteria, Point, Sweep, names};
 
 const CONNECTIONS: u64 = 64;
 
-/// The highest goodput of a closed loop so far.
+/// The highest goodput of a closed loop so far, requests per second.
 pub fn capacity(points: &[Point]) -> Option<f64> {
-    points
-        .iter()
-        .filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Single))
-        .filter_map(|point| point.value(names::GOODPUT))
-        .max_by(f64::total_cmp)
+    closed(points).filter_map(|point| point.value(names::GOODPUT)).max_by(f64::total_cmp)
+}
+
+/// The highest goodput of a closed loop that met the criteria, requests per second. The lowest goodput if none met
+/// them: the peak of a server with long queues is far above the rate that it can hold.
+pub fn held_goodput(points: &[Point], criteria: &Criteria) -> Option<f64> {
+    let is_held = |point: &&Point| judged(point, criteria) == Some(TrialResult::Held);
+    let held = closed(points).filter(is_held).filter_map(|point| point.value(names::GOODPUT)).max_by(f64::total_cmp);
+    held.or_else(|| closed(points).filter_map(|point| point.value(names::GOODPUT)).min_by(f64::total_cmp))
+}
+
+fn closed(points: &[Point]) -> impl Iterator<Item = &Point> {
+    points.iter().filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Single))
 }
 
 /// One closed-loop point.

@@ -95,9 +95,9 @@ pub struct RateSearch {
 }
 
 impl RateSearch {
-    /// A planner. `capacity_hint_per_sec`: peak throughput of the closed loop, if one was measured.
-    pub fn new(plan: &SweepPlan, capacity_hint_per_sec: Option<f64>, seed: u64) -> Self {
-        let hint = capacity_hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
+    /// A planner. `hint_per_sec`: goodput of the closed loop while it met the criteria, if one was measured.
+    pub fn new(plan: &SweepPlan, hint_per_sec: Option<f64>, seed: u64) -> Self {
+        let hint = hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
         RateSearch {
             plan: plan.clone(),
             schedule: WindowSchedule::new(plan, 1.0),

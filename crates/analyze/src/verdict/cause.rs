@@ -196,8 +196,13 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             if explains_waiting(causes) {
                 return format!("{seen}: it waits for something else, named below.");
             }
+            if causes.iter().any(|cause| cause.rule == "own-limit") {
+                return format!(
+                    "{seen}: it waits for something else, possibly the limit named below. The page and `--full` show \
+                     what its threads were blocked in."
+                );
+            }
             let pid = server_pid(evidence.run);
-            let is_said = causes.iter().any(|cause| cause.rule == "own-limit");
             let words = |found: Concurrency| {
                 format!(
                     "It serves {}: a limit of this number would do that (connections to a database, a semaphore), or \
@@ -206,7 +211,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
                     found.each()
                 )
             };
-            let at_a_time = at_a_time(evidence).filter(|_| !is_said).map_or(String::new(), words);
+            let at_a_time = at_a_time(evidence).map_or(String::new(), words);
             let next = if stage::is_kept(evidence) {
                 "The page and `--full` show what its threads were blocked in.".to_string()
             } else {

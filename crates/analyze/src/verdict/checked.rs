@@ -8,7 +8,7 @@ use record::units::grouped;
 
 /// A stage of the server and how full it was at the highest load under strain.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
-pub struct Checked {
+pub struct CheckedStage {
     /// Name of the stage: a CPU, a pool of threads, a queue, a limit.
     pub stage: String,
     /// Used share of the stage's capacity (1 = full).
@@ -17,13 +17,13 @@ pub struct Checked {
     pub is_full: bool,
 }
 
-pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
+pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<CheckedStage> {
     let points = evidence.strained();
     let full = evidence.criteria().saturation_ratio;
     let mut all = Vec::new();
     let mut add = |stage: String, used: Option<f64>| {
         let used = used.filter(|used| used.is_finite());
-        all.extend(used.map(|used_ratio| Checked { stage, used_ratio, is_full: used_ratio >= full }));
+        all.extend(used.map(|used_ratio| CheckedStage { stage, used_ratio, is_full: used_ratio >= full }));
     };
     let figure = |name: &str| typical(&points, name);
     add("the server's CPUs".into(), figure(names::SERVER_CPU_BUSY));

@@ -138,7 +138,8 @@ impl AccountRange<'_> {
     }
 
     fn behind_queue(&self) -> Option<FoundLimit> {
-        backend_pool::full(self).or_else(|| unequal_workers::full(self)).or_else(|| self.full_threads())
+        let of_threads = || unequal_workers::full(self).or_else(|| self.full_threads());
+        backend_pool::full(self).or_else(of_threads).or_else(|| backend_pool::full_to_own(self))
     }
 
     fn full_threads(&self) -> Option<FoundLimit> {

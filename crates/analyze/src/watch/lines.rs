@@ -2,8 +2,8 @@
 //! idle, user and kernel time over windows of the recording. The zero of the idle line is the capacity only if a
 //! request costs the same up to there.
 
-use super::recording::{Recording, Sample};
-use crate::predict::regression::{Line, line};
+use super::recording::{KeptReading, Recording};
+use crate::predict::regression::{FittedLine, line};
 use crate::shown::in_brackets;
 use crate::statistics::{coefficient_of_variation, mean};
 use record::units::format_si;
@@ -46,13 +46,13 @@ pub struct Lines {
     /// CPUs of the machine; 0 = only the server's own account is available.
     pub cpus: u64,
     /// Line of the machine's idle CPUs.
-    pub idle: Option<Line>,
+    pub idle: Option<FittedLine>,
     /// Line of the CPUs that the server's processes used.
-    pub server: Option<Line>,
+    pub server: Option<FittedLine>,
     /// Line of the CPUs in user mode.
-    pub user: Line,
+    pub user: FittedLine,
     /// Line of the CPUs in the kernel, interrupts included.
-    pub kernel: Line,
+    pub kernel: FittedLine,
 }
 
 /// Fits the lines, or returns the reason why not.
@@ -93,7 +93,7 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
 }
 
 /// Cuts samples into windows. A rest that is too short for a window belongs to the last one.
-fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
+fn cut(samples: &[KeptReading], window_s: f64) -> Vec<Window> {
     let Some(mut begin) = samples.first() else { return Vec::new() };
     let mut edges = vec![begin];
     for sample in samples {
@@ -111,9 +111,9 @@ fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
 }
 
 /// The window between two samples; `None` if no time was counted in it, or if no CPU time was recorded.
-pub fn between(begin: &Sample, end: &Sample) -> Option<Window> {
+pub fn between(begin: &KeptReading, end: &KeptReading) -> Option<Window> {
     let seconds = end.seconds - begin.seconds;
-    let counted = |sample: &Sample| sample.counted_s.unwrap_or(sample.seconds);
+    let counted = |sample: &KeptReading| sample.counted_s.unwrap_or(sample.seconds);
     let rate_per_sec = end.requests.checked_sub(begin.requests)? as f64 / (counted(end) - counted(begin));
     if !rate_per_sec.is_finite() {
         return None;
@@ -137,7 +137,7 @@ pub fn between(begin: &Sample, end: &Sample) -> Option<Window> {
 
 /// The findings in sentences.
 pub fn sentences(lines: &Lines) -> Vec<String> {
-    let per_request = |name: &str, line: &Line| {
+    let per_request = |name: &str, line: &FittedLine| {
         let slope = line.slope.map(|seconds| seconds * 1e6);
         let interval = in_brackets(&slope, |us| format!("{us:.1}"));
         format!(

@@ -1,13 +1,13 @@
 //! The recorded server's work by process. The last row has the rest, so that CPU time and requests add up to the
 //! server's.
 
-use super::tables::{Cell, Table};
+use super::tables::{Cell, FigureTable};
 use record::watch::{PHASES, ProcessTotals, Reading};
 
 pub(super) const PHASE_NAMES: [&str; PHASES] = ["parse", "process", "log"];
 
 /// The table; `None` for a server of one process, or a recording without these rows.
-pub(super) fn table(last: &Reading) -> Option<Table> {
+pub(super) fn table(last: &Reading) -> Option<FigureTable> {
     let rows = &last.processes;
     if rows.iter().filter(|row| row.pid != 0).count() < 2 {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
         note.push_str("; phases: means of the timed requests");
     }
     note.push('.');
-    Some(Table {
+    Some(FigureTable {
         title: "By process",
         note,
         columns,

@@ -22,7 +22,7 @@ const MOST_PROCESSES: usize = 65;
 
 /// The part of each reading that is kept.
 #[derive(Debug, Clone, Default)]
-pub struct Sample {
+pub struct KeptReading {
     /// Seconds since the watch began.
     pub seconds: f64,
     /// Requests so far.
@@ -48,7 +48,7 @@ pub struct Recording {
     pub classes: Vec<SizeClass>,
     /// Samples in order of time: the start of the watch, with all counts 0, then the readings, always including the
     /// last.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<KeptReading>,
     /// The start of the watch: counts since boot from the first reading, all others 0.
     pub first: Reading,
     /// The last reading.
@@ -165,7 +165,7 @@ impl Recording {
         self.cpus = self.cpus.max(totals.system.cpus);
         let server_cpu_s = totals.cpu.map(|cpu| cpu.group_ns as f64 / 1e9);
         let user_ratio = totals.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
-        let sample = Sample {
+        let sample = KeptReading {
             seconds: totals.elapsed_ns as f64 / 1e9,
             counted_s: totals.counted_ns.map(|ns| ns as f64 / 1e9),
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
@@ -196,7 +196,8 @@ impl Recording {
             if totals.elapsed_ns > 0 {
                 let server_user_s = sample.server_user_s.map(|_| 0.0);
                 let server_cpu_s = server_cpu_s.map(|_| 0.0);
-                let beginning = Sample { server_cpu_s, server_user_s, machine: sample.machine, ..Sample::default() };
+                let beginning =
+                    KeptReading { server_cpu_s, server_user_s, machine: sample.machine, ..KeptReading::default() };
                 samples.keep(beginning);
             }
         }
@@ -208,17 +209,17 @@ impl Recording {
 
 #[derive(Default)]
 struct KeptSamples {
-    thinned: Thinned<Sample>,
+    thinned: Thinned<KeptReading>,
     /// The last sample, if it was thinned out.
-    newest: Option<Sample>,
+    newest: Option<KeptReading>,
 }
 
 impl KeptSamples {
-    fn keep(&mut self, sample: Sample) {
+    fn keep(&mut self, sample: KeptReading) {
         self.newest = self.thinned.push(sample, MOST_SAMPLES);
     }
 
-    fn all(self) -> Vec<Sample> {
+    fn all(self) -> Vec<KeptReading> {
         self.thinned.kept.into_iter().chain(self.newest).collect()
     }
 }

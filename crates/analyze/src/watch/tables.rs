@@ -42,7 +42,7 @@ impl Cell {
 
 /// Table of figures, one row per class or period.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct Table {
+pub struct FigureTable {
     /// Title of the table.
     pub title: &'static str,
     /// How the table's numbers were obtained.
@@ -55,7 +55,7 @@ pub struct Table {
 
 /// CPU time by the scheduler compared with the time charged to requests and connections.
 #[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
-pub struct CpuCheck {
+pub struct ExplainedCpu {
     /// CPU time of the server's processes by the scheduler, in CPUs.
     pub scheduler_cpus: f64,
     /// Share of that time charged to requests, accepting and closing.
@@ -66,9 +66,9 @@ pub struct CpuCheck {
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Tables {
     /// Tables in the order in which they are shown.
-    pub tables: Vec<Table>,
-    /// CPU time from two sources; see [`CpuCheck`].
-    pub cpu_check: Option<CpuCheck>,
+    pub tables: Vec<FigureTable>,
+    /// CPU time from two sources; see [`ExplainedCpu`].
+    pub cpu_check: Option<ExplainedCpu>,
 }
 
 struct ReadingSpan<'a> {
@@ -90,7 +90,7 @@ pub fn of_watch(first: &Reading, last: &Reading, classes: &[SizeClass]) -> Table
 
 /// The tables for a screen: requests by class and the machine since an earlier reading, phases and processes since the
 /// watch began.
-pub fn on_screen(earlier: &Reading, now: &Reading, classes: &[SizeClass]) -> Vec<Table> {
+pub fn on_screen(earlier: &Reading, now: &Reading, classes: &[SizeClass]) -> Vec<FigureTable> {
     let recording = Recording::between(earlier, now, classes);
     let Some(span) = span(&recording) else { return Vec::new() };
     let by_class = (recording.has_requests && classes.len() > 1).then(|| self::classes(&recording, &span));
@@ -130,7 +130,7 @@ fn ratio(sum: f64, count: u64) -> Cell {
     (count > 0).then(|| sum / count as f64).into()
 }
 
-fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
+fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> FigureTable {
     let classes = span.last.classes_since(span.first);
     let all: u64 = classes.iter().map(|class| class.requests).sum();
     let counted_s = match span.last.counted_ns {
@@ -152,7 +152,7 @@ fn classes(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
         ];
         (name(recording, index), cells)
     });
-    Table {
+    FigureTable {
         title: "Requests by size class",
         note: "All requests, bytes and reads are counted; CPU and elapsed times of every request are timed.".into(),
         columns: vec![
@@ -183,7 +183,7 @@ fn phase_cells(phases: &PhaseTotals, more: &[Option<Mean>]) -> Vec<Cell> {
     times.chain(more.iter().map(|mean| Cell::scaled(*mean, 1.0))).chain(counts).collect()
 }
 
-fn phases(recording: &Recording) -> Option<Table> {
+fn phases(recording: &Recording) -> Option<FigureTable> {
     let phases = &recording.last.phases;
     let rows: Vec<(String, Vec<Cell>)> = phases
         .iter()
@@ -191,7 +191,7 @@ fn phases(recording: &Recording) -> Option<Table> {
         .filter(|(_, phases)| phases.requests > 0)
         .map(|(index, phases)| (name(recording, index), phase_cells(phases, &[phases.sends, phases.disk_reads])))
         .collect();
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| FigureTable {
         title: "Phases",
         note: format!(
             "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's \
@@ -216,7 +216,7 @@ fn connecting(last: &Reading) -> Option<String> {
     ))
 }
 
-fn pack(recording: &Recording) -> Option<Table> {
+fn pack(recording: &Recording) -> Option<FigureTable> {
     let pack = recording.last.pack.as_ref()?;
     let mut rows = Vec::new();
     for (index, (functions, events)) in pack.by_functions.iter().zip(&pack.by_events).enumerate() {
@@ -226,7 +226,7 @@ fn pack(recording: &Recording) -> Option<Table> {
             }
         }
     }
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| FigureTable {
         title: "Phases by the server's own functions",
         note: format!(
             "Pack {}: the same requests in windows with probes. Both rows include the probes' {:.1} us per request.",
@@ -238,7 +238,7 @@ fn pack(recording: &Recording) -> Option<Table> {
     })
 }
 
-fn demands(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
+fn demands(recording: &Recording, span: &ReadingSpan<'_>) -> FigureTable {
     let user = span.last.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
     let classes = span.last.classes_since(span.first);
     let rows = classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
@@ -252,7 +252,7 @@ fn demands(recording: &Recording, span: &ReadingSpan<'_>) -> Table {
         ];
         (name(recording, index), cells)
     });
-    Table {
+    FigureTable {
         title: "Service demands",
         note: "Per request. CPU is exact by class, split into user and system like the whole group's; disk bytes come \
                from windows."
@@ -267,7 +267,7 @@ pub const MACHINE: &str = "Machine";
 
 type MachinePart<T> = (&'static str, fn(&T) -> u64);
 
-fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
+fn machine(span: &ReadingSpan<'_>) -> Option<FigureTable> {
     let (first, last) = (&span.first.system, &span.last.system);
     let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
     if seconds <= 0.0 {
@@ -366,7 +366,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
             }
         }
     }
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| FigureTable {
         title: MACHINE,
         note: format!("Means over {seconds:.0} s; counted by the kernel, CPU by its ticks of 10 ms."),
         columns: vec![("rate", "1/s"), ("share", "%")],
@@ -374,7 +374,7 @@ fn machine(span: &ReadingSpan<'_>) -> Option<Table> {
     })
 }
 
-fn states(recording: &Recording) -> Option<Table> {
+fn states(recording: &Recording) -> Option<FigureTable> {
     let samples: Vec<_> = recording.samples.iter().filter_map(|sample| sample.states.as_ref()).collect();
     let names: BTreeSet<&Cow<'_, str>> = samples.iter().flat_map(|states| states.keys()).collect();
     let rows: Vec<(String, Vec<Cell>)> = names
@@ -387,7 +387,7 @@ fn states(recording: &Recording) -> Option<Table> {
             (record::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
         })
         .collect();
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| FigureTable {
         title: "Connections by state",
         note: format!(
             "Means and maxima over {} readings; counted at each transition. Sockets leave TIME_WAIT by the kernel's \
@@ -399,13 +399,13 @@ fn states(recording: &Recording) -> Option<Table> {
     })
 }
 
-fn counters(span: &ReadingSpan<'_>) -> Option<Table> {
+fn counters(span: &ReadingSpan<'_>) -> Option<FigureTable> {
     let row = |counter: Counter| {
         let count = span.last.count(counter);
         let cells = vec![count.map(|n| n as f64).into(), count.map(|n| span.per_sec(0, n)).into()];
         (counter.declaration().help.trim_end_matches('.').into(), cells)
     };
-    Counter::ALL.iter().any(|counter| span.last.count(*counter).is_some()).then(|| Table {
+    Counter::ALL.iter().any(|counter| span.last.count(*counter).is_some()).then(|| FigureTable {
         title: "Counters",
         note: "Since the watch began; each event is counted.".into(),
         columns: vec![("total", "n"), ("rate", "1/s")],
@@ -413,7 +413,7 @@ fn counters(span: &ReadingSpan<'_>) -> Option<Table> {
     })
 }
 
-fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<Table>, Option<CpuCheck>) {
+fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<FigureTable>, Option<ExplainedCpu>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
     let group = after.group_ns.saturating_sub(before.group_ns) as f64;
@@ -425,7 +425,7 @@ fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<Table>, Opt
             + of(after.connect_ns, before.connect_ns)
             + of(after.between_ns, before.between_ns);
         let cpus = |ns: f64| ns / 1e9 / span.seconds;
-        cpu_check = Some(CpuCheck { scheduler_cpus: cpus(group), explained_ratio: explained / group });
+        cpu_check = Some(ExplainedCpu { scheduler_cpus: cpus(group), explained_ratio: explained / group });
         let difference = (explained - group) / group * 100.0;
         rows.push((
             "server's CPU time, CPUs: charged against the scheduler's".into(),
@@ -455,7 +455,7 @@ fn sources(recording: &Recording, span: &ReadingSpan<'_>) -> (Option<Table>, Opt
             vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],
         ));
     }
-    let table = Table {
+    let table = FigureTable {
         title: "Comparison of sources",
         note: "Each line compares two sources of the same figure; their difference is in the last column.".into(),
         columns: vec![("one", ""), ("other", ""), ("difference", "%")],

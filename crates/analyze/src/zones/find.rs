@@ -32,16 +32,7 @@ const RATE_ERROR: f64 = 0.015;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
-    let points = &*super::polling::without_polling(points, criteria);
-    let connections = of_sweep(points, Sweep::Connections, criteria);
-    Findings {
-        criteria: *criteria,
-        unloading: crate::zones::unloading::find(points, connections.as_ref(), criteria),
-        connections,
-        rate: of_sweep(points, Sweep::Rate, criteria),
-        axes: crate::axis::of_points(points, criteria, 1.0),
-        drift: drift(points),
-    }
+    with_axes(points, criteria, 1.0)
 }
 
 /// [`find`] with the points and criteria of a run (default criteria if it has none).
@@ -49,7 +40,21 @@ pub fn of_run(run: &RunDir) -> Findings {
     let sweep = run.record.scenario.sweep();
     let criteria = sweep.map(|sweep| sweep.criteria).unwrap_or_default();
     let demanded_ratio = sweep.and_then(|sweep| sweep.axis.as_ref()).map_or(1.0, |axis| axis.conforming_ratio);
-    Findings { axes: crate::axis::of_points(&run.points, &criteria, demanded_ratio), ..find(&run.points, &criteria) }
+    with_axes(&run.points, &criteria, demanded_ratio)
+}
+
+/// `demanded_ratio`: share of the connections that must conform on the axis of WebStone's criterion.
+fn with_axes(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Findings {
+    let points = &*super::polling::without_polling(points, criteria);
+    let connections = of_sweep(points, Sweep::Connections, criteria);
+    Findings {
+        criteria: *criteria,
+        unloading: crate::zones::unloading::find(points, connections.as_ref(), criteria),
+        connections,
+        rate: of_sweep(points, Sweep::Rate, criteria),
+        axes: crate::axis::of_points(points, criteria, demanded_ratio),
+        drift: drift(points),
+    }
 }
 
 /// The findings of one sweep; `None` if it has no point.

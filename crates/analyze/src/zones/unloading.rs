@@ -8,7 +8,7 @@
 //! A server that never recovers is down on both ways. It is compared with its own throughput before the fall (Bronson
 //! and others, "Metastable Failures in Distributed Systems", HotOS 2021).
 
-use crate::axis::{Change, estimate};
+use crate::axis::{FigureChange, estimate};
 use crate::disturbance::{DISTURBED_RATIO, counted, is_disturbed};
 use crate::statistics::{median, range};
 use crate::within::{self, Pairs, RepeatPair, Visit};
@@ -44,7 +44,7 @@ pub struct UnloadingLevel {
     pub unloading_per_sec: Option<Estimate>,
     /// Change from the way up to the way down, within repeats; absent if the load failed on the way up. If the server
     /// never recovered: the change from before the fall to after it.
-    pub change: Option<Change>,
+    pub change: Option<FigureChange>,
     /// Whether the two ways differ: the way down is significantly lower.
     pub is_apart: bool,
 }
@@ -69,7 +69,7 @@ pub struct Unloading {
 
 impl Unloading {
     /// The load at which the two ways differ most.
-    pub fn widest(&self) -> Option<(f64, Change)> {
+    pub fn widest(&self) -> Option<(f64, FigureChange)> {
         let apart = self.levels.iter().filter(|level| level.is_apart);
         apart
             .filter_map(|level| Some((level.load, level.change?)))
@@ -78,7 +78,7 @@ impl Unloading {
 
     /// If no load differs significantly: the load at which the way down was as low, but with too few or too different
     /// repeats.
-    fn unsure(&self) -> Option<(f64, Change)> {
+    fn unsure(&self) -> Option<(f64, FigureChange)> {
         let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
         let low = compared.filter(|(_, change)| change.ratio.value <= APART_RATIO);
         low.min_by(|a, b| a.1.ratio.value.total_cmp(&b.1.ratio.value)).filter(|_| self.widest().is_none())
@@ -94,7 +94,7 @@ impl Unloading {
         let lowest_apart = self.levels.iter().find(|level| level.is_apart).filter(|_| self.never_back);
         let lowest_apart = lowest_apart.and_then(|level| Some((level.load, level.change?)));
         let Some((load, change)) = lowest_apart.or(self.widest()) else {
-            let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
+            let compared: Vec<&FigureChange> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
             let Some(n) = compared.iter().map(|change| change.ratio.n).max() else {
                 return "The way down could not be compared: no load held on the way up and was measured on both ways."
                     .into();
@@ -150,7 +150,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         let compared = if held(*load) { compared(ups, visits) } else { Pairs::default() };
         let rates = |visits: &Visits| estimate(visits.values().map(|visit| visit.value), criteria);
         let found = compared.change(criteria.confidence_ratio);
-        let change = found.map(|(from, to, ratio)| Change { from, to, ratio });
+        let change = found.map(|(from, to, ratio)| FigureChange { from, to, ratio });
         levels.push(UnloadingLevel {
             load: *load as f64,
             loading_per_sec: rates(ups),
@@ -197,7 +197,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
 }
 
 /// `throughput with 64 connections was 60 % of that on the way up (50 % to 70 %, n = 5)`.
-fn lower_words(load: f64, change: &Change) -> String {
+fn lower_words(load: f64, change: &FigureChange) -> String {
     format!(
         "throughput with {} was {} of that on the way up{}",
         load_words(load, Sweep::Connections),
@@ -206,14 +206,14 @@ fn lower_words(load: f64, change: &Change) -> String {
     )
 }
 
-fn range_words(change: &Change) -> String {
+fn range_words(change: &FigureChange) -> String {
     match change.ratio.interval() {
         Some((low, high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.ratio.n),
         None => format!(" (n = {})", change.ratio.n),
     }
 }
 
-fn why_unsure(change: &Change) -> &'static str {
+fn why_unsure(change: &FigureChange) -> &'static str {
     if (change.ratio.n as usize) < LEAST_REPEATS {
         "too few repeats to distinguish that from chance"
     } else {
@@ -232,7 +232,7 @@ struct FallenLoad {
     /// Good answers per second of each visit before the turn.
     before: Vec<f64>,
     /// Change from before the turn to all visits since.
-    change: Change,
+    change: FigureChange,
     /// Change from the earlier to the later visits since the turn, as a logarithm.
     moved: f64,
 }
@@ -284,7 +284,8 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     let (earlier, later) = since.split_at(since.len() / 2);
     let moved = (median(later)? / median(earlier)?).ln();
     let ends = Some((least / from, most / from));
-    let change = Change { from, to, ratio: Estimate::new(to / from, ends, criteria.confidence_ratio, since.len()) };
+    let change =
+        FigureChange { from, to, ratio: Estimate::new(to / from, ends, criteria.confidence_ratio, since.len()) };
     let is_down = change.ratio.value <= APART_RATIO && most / from <= APART_AT_MOST;
     Some(FallenLoad { is_down, before, change, moved })
 }

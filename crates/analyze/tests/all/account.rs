@@ -139,6 +139,18 @@ fn a_backend_among_the_servers_processes_is_judged_by_its_threads() {
 }
 
 #[test]
+fn a_full_pool_of_connections_between_two_processes_of_the_server_is_named() {
+    // A proxy with at most 4 connections to an event loop that answers after a timer, started by one command.
+    let (found, because) = rules(|point, load, rate| {
+        let idle = |name: &str| group(name, 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+        let calls = BackendUse { is_own: true, ..backend(4, load.min(4.0) - 0.1, rate) };
+        keep(point, vec![idle("haproxy"), idle("node")], vec![calls]);
+    });
+    assert_eq!(found, ["backend-pool"], "{because}");
+    assert!(because.contains("3.9 of its 4 connections had a call in progress"), "{because}");
+}
+
+#[test]
 fn waiting_for_a_semaphore_is_distinguished_from_waiting_for_work() {
     let of = |waiting: fn(f64) -> f64| {
         rules(move |point, load, _| {
@@ -151,6 +163,23 @@ fn waiting_for_a_semaphore_is_distinguished_from_waiting_for_work() {
     assert_eq!(found, ["lock"], "{because}");
     assert!(because.contains("124.0 of the 128 threads of app waited for it"), "{because}");
     assert_eq!(of(|load| (200.0 - load).max(0.0)).0, ["own-limit"], "a large pool has fewer idle threads under load");
+    // CPython's conditions have a lock for each waiting thread.
+    let (_, because) = rules(|point, load, _| {
+        let waits = [(Sleep, "nanosleep", "", load.min(4.0) - 0.1), (Work, "", "", (load - 4.0).max(0.0))];
+        keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+    });
+    assert!(because.contains("at any time (1000 waits/s, the longest"), "{because}");
+}
+
+#[test]
+fn requests_that_sleep_and_try_again_are_named_as_asleep() {
+    // SQLite's busy handler, for one writer at a time.
+    let (found, because) = rules(|point, load, _| {
+        let waits = [(File, "fdatasync", "t.db", load.min(1.0) - 0.2), (Sleep, "clock_nanosleep", "", load - 0.9)];
+        keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["own-limit"], "{because}");
+    assert!(because.contains("127.1 of them asleep in clock_nanosleep, to try again"), "{because}");
 }
 
 #[test]
@@ -403,8 +432,9 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
 
 #[test]
 fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
-    let of = |longest_ns: u64, others: &[ThreadGroup]| {
+    let responding_in = |response_us: f64, longest_ns: u64, others: &[ThreadGroup]| {
         let verdict = judged(healthy(), fixture::record(), |point| {
+            set(point, names::RESPONSE_MAX, response_us, 1000);
             let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);
             let mut thread = group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)]);
             (thread.works, thread.longest_work_ns) = (5000, longest_ns);
@@ -414,8 +444,10 @@ fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
         });
         found(&verdict).into_iter().map(String::from).collect::<Vec<_>>()
     };
+    let of = |longest_ns: u64, others: &[ThreadGroup]| responding_in(51e3, longest_ns, others);
     assert_eq!(of(50_000_000, &[]), ["blocked-loop"]);
     assert_eq!(of(3_000_000, &[]), [""; 0]);
+    assert_eq!(responding_in(12e3, 50_000_000, &[]), [""; 0], "it served several requests without a pause");
     let other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     assert_eq!(of(50_000_000, &[other]), [""; 0], "another thread serves what comes meanwhile");
     let timers = group("app", 0.01, 0.0, &[(Events, "epoll_pwait", "", 0.99)]);

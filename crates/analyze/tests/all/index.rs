@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use analyze::compare::{self, Conclusion};
-use analyze::index::{self, Filter, Index, Row};
+use analyze::index::{self, Filter, Index, RunRow};
 use record::{RunRecord, Status, names};
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn each_run_is_compared_with_the_previous_one_of_its_scenario() {
     assert_eq!((&before.path, before.is_worse()), (&first.path, false), "{before:?}");
     let before = slow.before.as_ref().unwrap();
     assert_eq!(before.path, same.path);
-    let open = |row: &Row| record::RunDir::open(&row.path).unwrap();
+    let open = |row: &RunRow| record::RunDir::open(&row.path).unwrap();
     let compared = compare::runs(&open(same), &open(slow), compare::THRESHOLD_RATIO).unwrap();
     assert_eq!(before.conclusion, Some(Conclusion::Regression));
     assert_eq!(before.worse.len(), compared.regressions().count());

@@ -2,8 +2,8 @@
 
 use analyze::statistics::random;
 use analyze::watch::lines::{self, Window};
-use analyze::watch::recording::Sample;
-use analyze::watch::tables::{Table, tables};
+use analyze::watch::recording::KeptReading;
+use analyze::watch::tables::{FigureTable, tables};
 use analyze::watch::{Recording, stalls};
 use proptest::prelude::*;
 use rand::RngExt;
@@ -106,11 +106,11 @@ proptest! {
 fn with_rates(rates: &[f64], cpus: f64, user_us: f64, kernel_us: f64) -> Recording {
     let mut recording = Recording { has_requests: true, cpus: cpus as u64, ..Recording::default() };
     let (mut requests, mut modes) = (0.0, CpuModes::default());
-    let sample = |second: usize, requests: f64, modes: CpuModes| Sample {
+    let sample = |second: usize, requests: f64, modes: CpuModes| KeptReading {
         seconds: second as f64 * 2.0,
         requests: requests as u64,
         machine: Some((second as f64 * 2.0, modes)),
-        ..Sample::default()
+        ..KeptReading::default()
     };
     recording.samples.push(sample(0, 0.0, modes));
     for (index, rate) in rates.iter().enumerate() {
@@ -125,13 +125,13 @@ fn with_rates(rates: &[f64], cpus: f64, user_us: f64, kernel_us: f64) -> Recordi
 
 #[test]
 fn rates_use_only_the_counted_time() {
-    let at = |seconds: f64, requests, counted_s| Sample {
+    let at = |seconds: f64, requests, counted_s| KeptReading {
         seconds,
         requests,
         counted_s,
         server_cpu_s: Some(seconds),
         server_user_s: Some(seconds),
-        ..Sample::default()
+        ..KeptReading::default()
     };
     let rate = |end| lines::between(&at(0.0, 0, None), &end).map(|window| window.rate_per_sec);
     assert_eq!(rate(at(2.0, 100, None)), Some(50.0));
@@ -165,7 +165,13 @@ fn the_servers_own_counters_replace_missing_machine_counters() {
             let requests = second * second * 100;
             let cpu = requests as f64 * 50e-6;
             let seconds = second as f64 * 2.0;
-            Sample { seconds, requests, server_cpu_s: Some(cpu), server_user_s: Some(cpu / 5.0), ..Sample::default() }
+            KeptReading {
+                seconds,
+                requests,
+                server_cpu_s: Some(cpu),
+                server_user_s: Some(cpu / 5.0),
+                ..KeptReading::default()
+            }
         })
         .collect();
     let lines = lines::find(&recording).unwrap();
@@ -196,7 +202,7 @@ fn totals(processes: Vec<ProcessTotals>) -> Reading {
     Reading { processes, cpu: Some(CpuTotals { group_ns, ..CpuTotals::default() }), ..Reading::default() }
 }
 
-fn table(last: &Reading) -> Option<Table> {
+fn table(last: &Reading) -> Option<FigureTable> {
     let last = Reading { elapsed_ns: 1_000_000_000, ..last.clone() };
     let found = tables(&Recording { last, ..Recording::default() });
     found.tables.into_iter().find(|table| table.title == "By process")
@@ -249,10 +255,10 @@ fn uncounted_quantities_get_no_columns() {
 /// Readings every second; `is_silent` depends on the second.
 fn with_silence(seconds: usize, per_sec: u64, is_silent: impl Fn(usize) -> bool) -> Recording {
     let mut requests = 0;
-    let mut samples = vec![Sample::default()];
+    let mut samples = vec![KeptReading::default()];
     for second in 0..seconds {
         requests += if is_silent(second) { 0 } else { per_sec };
-        samples.push(Sample { seconds: second as f64 + 1.0, requests, ..Sample::default() });
+        samples.push(KeptReading { seconds: second as f64 + 1.0, requests, ..KeptReading::default() });
     }
     Recording { samples, has_requests: true, ..Recording::default() }
 }

@@ -59,6 +59,17 @@ fn every_rule_is_listed_once_and_hides_only_existing_rules() {
 }
 
 #[test]
+fn the_evidence_of_each_rule_names_figures_that_exist() {
+    let room = |name: &str| name.split_once('.').map(|(room, _)| room.to_owned());
+    let is_figure = |name: &str| names::ALL.iter().any(|(known, ..)| room(known) == room(name)) && name != "server.log";
+    for rule in &RULES {
+        for name in rule.evidence.split('`').skip(1).step_by(2).filter(|name| is_figure(name)) {
+            assert!(names::ALL.iter().any(|(known, ..)| *known == name), "{}: there is no figure {name}", rule.id);
+        }
+    }
+}
+
+#[test]
 fn a_server_that_is_simply_full_gets_no_advice() {
     let verdict = judged(healthy(), fixture::record(), |_| ());
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
@@ -288,7 +299,7 @@ fn one_cpu_for_interrupts_is_named_if_another_has_time() {
     assert_eq!(verdict.causes[0].commands, ["echo 7 > /sys/class/net/DEVICE/queues/rx-0/rps_cpus"]);
     assert!(judged(healthy(), record.clone(), steered(0.99, 0.4)).causes.is_empty(), "no CPU is idle");
     // A point of 250 ms has 25 ticks, and the CPU sometimes waits for other work.
-    let nearly = judged(healthy(), record.clone(), busy_and_steered(0.92, 0.1, 0.4));
+    let nearly = judged(healthy(), record.clone(), busy_and_steered(0.88, 0.1, 0.4));
     assert_eq!(found(&nearly), ["interrupts"], "{:?}", nearly.sentences);
     assert!(judged(healthy(), record.clone(), busy_and_steered(0.8, 0.1, 0.4)).causes.is_empty(), "it has time");
     assert!(judged(healthy(), record, steered(0.1, 0.1)).causes.is_empty(), "it is the server's own work");

@@ -2,10 +2,10 @@
 
 use crate::fixture::{axis_plan, axis_point};
 use crate::server::{Bench, Server, disturb, plan};
-use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, SweepStep, TurnSweep};
+use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, SweepStep, TurnSweep, held_goodput};
 use analyze::zones::{self, Findings};
 use record::scenario::SweepPlan;
-use record::{Axis, Criteria, DoubtKind, names};
+use record::{Axis, Criteria, DoubtKind, Figure, Origin, Pace, Point, Sweep, names};
 
 /// Number of seeds for each server.
 fn seeds() -> u64 {
@@ -175,6 +175,27 @@ fn a_short_search_finds_the_capacity_of_a_server_that_is_slow_before_it_falls_be
         }
     }
     assert!(10 * covered >= 9 * all, "{covered} of {all}");
+}
+
+#[test]
+fn the_open_loop_begins_at_the_throughput_that_met_the_response_time_limit() {
+    let plan = plan(60);
+    let point = |connections: u64, goodput: f64, p99_ms: f64| {
+        let mut point = Point::new(Sweep::Connections, 0, connections, Pace::Closed);
+        (point.duration_ns, point.outcomes.ok) = (1_000_000_000, goodput as u64);
+        point.outcomes.sent = point.outcomes.ok;
+        let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1000, Origin::Timed));
+        set(names::GOODPUT, goodput, "1/s");
+        set(names::RESPONSE_P90, p99_ms * 900.0, "us");
+        set(names::RESPONSE_P99, p99_ms * 1e3, "us");
+        point
+    };
+    let points = [point(1, 1_000.0, 20.0), point(8, 4_000.0, 90.0), point(64, 10_000.0, 300.0)];
+    assert_eq!(held_goodput(&points, &plan.criteria), Some(4_000.0));
+    assert_eq!(held_goodput(&points[2..], &plan.criteria), Some(10_000.0));
+    let late = [point(1, 1_000.0, 150.0), point(64, 10_000.0, 300.0)];
+    assert_eq!(held_goodput(&late, &plan.criteria), Some(1_000.0));
+    assert_eq!(held_goodput(&[], &plan.criteria), None);
 }
 
 #[test]
@@ -357,7 +378,7 @@ fn beside_other_work(disturbed: f64, seed: u64) -> Findings {
     let mut bench = Bench::new(Server { noise: 0.02, drift: 0.05, ..server }, seed);
     let plan = plan(150);
     bench.sweep_connections(&plan, seed);
-    let hint = analyze::sweep::capacity(&bench.points);
+    let hint = held_goodput(&bench.points, &plan.criteria);
     bench.search_rate(&plan, hint, seed);
     zones::find(&bench.points, &plan.criteria)
 }

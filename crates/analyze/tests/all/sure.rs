@@ -33,7 +33,7 @@ fn searched(server: &Server, plan: &SweepPlan, seed: u64) -> (Bench, Vec<String>
         panic!("it does not end");
     };
     follow(&mut bench, &mut ConnectionSweep::new(plan, seed));
-    let hint = sweep::capacity(&bench.points);
+    let hint = sweep::held_goodput(&bench.points, &plan.criteria);
     follow(&mut bench, &mut RateSearch::new(plan, hint, seed));
     (bench, said)
 }

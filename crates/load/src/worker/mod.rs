@@ -39,7 +39,7 @@ use crate::tls::{TlsSetting, TlsTally};
 use protocol::{Traces, WireProtocol};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
-use record::{LoadPlan, Share};
+use record::{LoadPlan, LoadShare};
 use slowest::Opening;
 use source::Source;
 use std::collections::VecDeque;
@@ -57,9 +57,9 @@ pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 pub(crate) struct Task<'a> {
     /// This thread's part of this machine's connections.
-    pub(crate) thread: Share,
+    pub(crate) thread: LoadShare,
     /// This thread's part of the whole load, including other machines.
-    pub(crate) share: Share,
+    pub(crate) share: LoadShare,
     pub(crate) plan: &'a LoadPlan,
     pub(crate) requests: &'a Requests,
     pub(crate) control: &'a Control,

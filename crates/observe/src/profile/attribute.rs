@@ -9,7 +9,7 @@ use super::names::SymbolNames;
 use super::samples::{BLOCKS, PacketReceiver, RawSamples, TGID_IDLE, TGID_OTHERS};
 use crate::bpf::types::profile::Sample;
 use record::layers::{Layer, LayerRule, Role, Row};
-use record::profile::{Coverage, Frame, Mode, Ran};
+use record::profile::{Coverage, CpuMode, Frame, Ran};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct AttributedStack {
     pub ran: Ran,
     /// The layer; `None` if no function of the stack determines one.
     pub row: Option<Row>,
-    pub mode: Mode,
+    pub mode: CpuMode,
     /// Functions, innermost first; empty if the stack was lost.
     pub frames: Vec<Frame>,
     pub event: u8,
@@ -42,7 +42,7 @@ pub fn of_server(stacks: &[AttributedStack], event: u8) -> impl Iterator<Item = 
 }
 
 impl AttributedStack {
-    fn new(key: &Sample, owner: StackOwner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> AttributedStack {
+    fn new(key: &Sample, owner: StackOwner, row: Option<Row>, mode: CpuMode, frames: Vec<Frame>) -> AttributedStack {
         let ran = ran_in(key);
         AttributedStack {
             owner,
@@ -83,7 +83,7 @@ const SOFTIRQ: [&str; 5] =
 /// Determines the owner and the row of every sample. Functions are named in processes that still live.
 pub fn attribute(raw: &RawSamples, names: &mut SymbolNames<'_>, rule: &LayerRule) -> Vec<AttributedStack> {
     learn_users(raw, names);
-    let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
+    let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, CpuMode, bool)> = HashMap::new();
     let mut stacks: BTreeMap<Sample, AttributedStack> = BTreeMap::new();
     for (key, count) in &raw.samples {
         let block = usize::from(key.block).min(BLOCKS as usize - 1);
@@ -120,7 +120,7 @@ fn user_stack(raw: &RawSamples, names: &SymbolNames<'_>, key: &Sample) -> Attrib
     let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(raw.named_by(key), stack));
     let owner = if key.tgid == TGID_OTHERS { StackOwner::Others } else { StackOwner::Server };
     let row = Row { layer: Layer::User, part: String::new() };
-    AttributedStack::new(key, owner, Some(row), Mode::User, frames.unwrap_or_default())
+    AttributedStack::new(key, owner, Some(row), CpuMode::User, frames.unwrap_or_default())
 }
 
 fn ran_in(key: &Sample) -> Ran {
@@ -143,7 +143,7 @@ fn owner_of(key: &Sample, is_network: bool, row: Option<&Row>) -> StackOwner {
 }
 
 /// The row of a kernel stack, its mode, and whether the current packet determines the owner.
-fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
+fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, CpuMode, bool) {
     let charged = without_slow_down(&frames);
     let row = rule.row_of(charged.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
     let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
@@ -152,13 +152,13 @@ fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, M
     let interrupt = frames.iter().position(|frame| is_interrupt(&frame.function));
     // The inner one counts, because interrupts and software interrupts may nest in both orders.
     let mode = match (softirq, interrupt) {
-        (Some(softirq), Some(interrupt)) if interrupt < softirq => Mode::Interrupt,
-        (Some(_), _) => Mode::Softirq,
-        (None, Some(_)) => Mode::Interrupt,
-        (None, None) => Mode::Kernel,
+        (Some(softirq), Some(interrupt)) if interrupt < softirq => CpuMode::Interrupt,
+        (Some(_), _) => CpuMode::Softirq,
+        (None, Some(_)) => CpuMode::Interrupt,
+        (None, None) => CpuMode::Kernel,
     };
     // A device's interrupt during network work does not belong to the packet.
-    let is_packets = is_network && mode == Mode::Softirq;
+    let is_packets = is_network && mode == CpuMode::Softirq;
     (frames, row, mode, is_packets)
 }
 
@@ -197,7 +197,7 @@ fn is_interrupt(function: &str) -> bool {
 pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s AttributedStack>, rule: &LayerRule) -> Coverage {
     let mut coverage = Coverage::default();
     let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
-    for stack in stacks.into_iter().filter(|stack| stack.mode != Mode::User) {
+    for stack in stacks.into_iter().filter(|stack| stack.mode != CpuMode::User) {
         let count = stack.count();
         coverage.kernel_samples += count;
         coverage.attributed += if stack.row.is_some() { count } else { 0 };

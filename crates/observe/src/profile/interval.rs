@@ -1,6 +1,6 @@
 //! The uncertainty of a sampled number, from its spread between the tenths of the window.
 
-use record::profile::Estimate;
+use record::profile::SampledEstimate;
 
 /// Quantiles of Student's t for 95 %, by degrees of freedom from 1.
 const T_95: [f64; 15] =
@@ -8,7 +8,7 @@ const T_95: [f64; 15] =
 
 /// Sum of `parts` divided by sum of `wholes`, with the interval of a ratio estimator over blocks (Cochran, Sampling
 /// Techniques, 1977, section 6.3). `None` if the wholes are 0.
-pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<Estimate> {
+pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<SampledEstimate> {
     let total: f64 = wholes.iter().sum();
     if total <= 0.0 || !total.is_finite() {
         return None;
@@ -22,7 +22,7 @@ pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<Estimate> {
         let t = T_95[(used - 2).min(T_95.len() - 1)];
         t * (squares / (count * (count - 1.0))).sqrt() / mean
     });
-    Some(Estimate { value, plus_minus })
+    Some(SampledEstimate { value, plus_minus })
 }
 
 #[cfg(test)]

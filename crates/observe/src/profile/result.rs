@@ -4,7 +4,7 @@ use super::interval::ratio;
 use super::samples::BLOCKS;
 use record::PlainText;
 use record::layers::{Layer, Row};
-use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, Ran, SampleSums};
+use record::profile::{CpuMode, EventRow, FunctionRow, GroupRow, LayerRow, Ran, SampleSums};
 use std::collections::{BTreeMap, HashMap};
 
 const TOP_FUNCTIONS: usize = 40;
@@ -104,7 +104,7 @@ pub fn layer_rows(stacks: &[AttributedStack], sample_ns: f64, by: &Denominators,
 
 /// The functions with the most samples, without their callees.
 pub fn function_rows(stacks: &[AttributedStack], sums: &SampleSums) -> Vec<FunctionRow> {
-    type LayerAndMode = (Option<Layer>, Mode);
+    type LayerAndMode = (Option<Layer>, CpuMode);
     let mut functions: HashMap<(&str, Option<&str>), BTreeMap<LayerAndMode, u64>> = HashMap::new();
     for stack in of_server(stacks, 0) {
         let (name, module) = stack
@@ -121,7 +121,7 @@ pub fn function_rows(stacks: &[AttributedStack], sums: &SampleSums) -> Vec<Funct
         .map(|((function, module), places)| {
             let samples = places.values().sum();
             let most = places.iter().max_by_key(|(_, count)| **count);
-            let (layer, mode) = most.map_or((None, Mode::Kernel), |(place, _)| *place);
+            let (layer, mode) = most.map_or((None, CpuMode::Kernel), |(place, _)| *place);
             FunctionRow {
                 function: function.to_string(),
                 module: module.map(str::to_string),

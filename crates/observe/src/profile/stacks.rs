@@ -5,10 +5,10 @@ use super::attribute::{AttributedStack, StackOwner};
 use record::PlainText;
 use record::layers::{Layer, Row};
 use record::profile::stacks::apportion;
-use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
+use record::profile::{CpuMode, EventRow, Frame, Ran, SampledProcess, Stacks};
 use std::collections::{BTreeMap, HashMap};
 
-type StackKey = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
+type StackKey = (Option<u32>, Ran, CpuMode, Option<Row>, Vec<u32>);
 
 /// `command_of` names a process.
 pub fn recorded(stacks: &[AttributedStack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
@@ -83,7 +83,7 @@ mod tests {
             owner,
             ran: Ran::Server,
             row: Some(Row { layer: Layer::Tcp, part: String::new() }),
-            mode: Mode::Kernel,
+            mode: CpuMode::Kernel,
             frames: functions.iter().map(frame).collect(),
             event,
             tgid,

@@ -209,7 +209,7 @@ mod tests {
     use crate::machine::MachineReading;
     use crate::proc_text::{CpuTimes, MachineStat};
     use crate::processes::Process;
-    use crate::window::Edge;
+    use crate::window::WindowEdge;
     use record::names;
     use std::collections::BTreeMap;
 
@@ -221,12 +221,12 @@ mod tests {
             at_ns,
             stat: MachineStat { cpus: times.into_iter().enumerate().collect(), ..MachineStat::default() },
         };
-        let mut end = Edge { at_ns: 10 * SECOND_NS, ..Edge::default() };
+        let mut end = WindowEdge { at_ns: 10 * SECOND_NS, ..WindowEdge::default() };
         end.group.cpu_ns = cpu_ns;
         end.group.user_ticks = cpu_ns / 10_000_000;
         end.group.switches = 1;
         end.machine = machine(10 * SECOND_NS, [CpuTimes { idle: 1000, ..CpuTimes::default() }, cpu1]);
-        let begin = Edge { machine: machine(0, [CpuTimes::default(); 2]), ..Edge::default() };
+        let begin = WindowEdge { machine: machine(0, [CpuTimes::default(); 2]), ..WindowEdge::default() };
         ObservedWindow {
             begin,
             end,

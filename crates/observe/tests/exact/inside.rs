@@ -6,7 +6,7 @@ use crate::guest::print_verified;
 use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfiler};
 use observe::profile::{ProfileOptions, Profiler};
 use record::layers::Layer;
-use record::profile::{Estimate, ExactProfile, LayerRow, MEASUREMENT};
+use record::profile::{ExactProfile, LayerRow, MEASUREMENT, SampledEstimate};
 use std::time::Duration;
 
 /// Percentage points by which the two methods may differ in a layer, beyond the interval of the difference.
@@ -97,7 +97,7 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     }
     client.pause();
     let exact = profiler.finish().map_err(|error| error.to_string())?;
-    let words = |layer: Option<Layer>, share: Option<Estimate>| {
+    let words = |layer: Option<Layer>, share: Option<SampledEstimate>| {
         let share = share.map_or("not measured".into(), |share| format!("{:.1} %", share.value * 100.0));
         format!("{}: {share}", layer.map_or("unattributed", Layer::word))
     };
@@ -110,7 +110,7 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     let by_samples = |layer: Option<Layer>| {
         let share = sampled.layer(layer).and_then(|row| row.share_ratio)?;
         let without = if layer == Some(Layer::Other) { share.value - own } else { share.value };
-        Some(Estimate { value: without / (1.0 - own), ..share })
+        Some(SampledEstimate { value: without / (1.0 - own), ..share })
     };
     for row in &exact.layers {
         show("sampled", &words(row.layer, by_samples(row.layer)));
@@ -119,8 +119,8 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     let mut worst = (f64::MIN, String::new());
     let mut sums = (0.0, 0.0);
     for row in &exact.layers {
-        let percent = |share: Option<Estimate>| share.map_or(0.0, |share| share.value * 100.0);
-        let half = |share: Option<Estimate>| share.and_then(|share| share.plus_minus);
+        let percent = |share: Option<SampledEstimate>| share.map_or(0.0, |share| share.value * 100.0);
+        let half = |share: Option<SampledEstimate>| share.and_then(|share| share.plus_minus);
         let (exactly, sampled) = (row.share_ratio, by_samples(row.layer));
         sums = (sums.0 + percent(exactly), sums.1 + percent(sampled));
         let interval = half(exactly).zip(half(sampled)).map_or(0.0, |(a, b)| a.hypot(b)) * 100.0;

@@ -1,6 +1,6 @@
 //! The exact profile: time by layer between hooked functions, the cost of the hooks, and the checks of both.
 
-use super::{Estimate, PacketCounts};
+use super::{PacketCounts, SampledEstimate};
 use crate::Doubt;
 use crate::PlainText;
 use crate::layers::Layer;
@@ -59,11 +59,11 @@ pub struct ExactRow {
     /// Number of times the layer was entered at a boundary function.
     pub entries: u64,
     /// Share of the server's CPU time, over bursts.
-    pub share_ratio: Option<Estimate>,
+    pub share_ratio: Option<SampledEstimate>,
     /// CPU time per packet (both directions), microseconds.
-    pub us_per_packet: Option<Estimate>,
+    pub us_per_packet: Option<SampledEstimate>,
     /// CPU time per request, microseconds.
-    pub us_per_request: Option<Estimate>,
+    pub us_per_request: Option<SampledEstimate>,
 }
 
 /// The measured server, the machine and the hooks.

@@ -2,7 +2,7 @@
 //! `points/NNN/stacks.json`, and the source of exported profiles. Names are [`PlainText`] from their origin.
 
 use super::folded::{Folded, KERNEL_MARK};
-use super::{Mode, Profile};
+use super::{CpuMode, Profile};
 use crate::PlainText;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct Stack {
     /// The place where the samples ran.
     pub ran: Ran,
     /// The CPU's mode.
-    pub mode: Mode,
+    pub mode: CpuMode,
     /// Layer to which the stack was charged; absent = unattributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,

@@ -3,7 +3,7 @@ use record::PlainText;
 use record::layers::Layer;
 use record::profile::folded::{Folded, FoldedError};
 use record::profile::stacks::apportion;
-use record::profile::{Frame, LayerRow, MEASUREMENT, Mode, Profile, Ran, SampledProcess, Stack, Stacks};
+use record::profile::{CpuMode, Frame, LayerRow, MEASUREMENT, Profile, Ran, SampledProcess, Stack, Stacks};
 
 fn folded(text: &str) -> Folded {
     Folded::parse(text.as_bytes()).unwrap()
@@ -34,7 +34,7 @@ fn stack(functions: &[u32], layer: Option<Layer>, samples: u64) -> Stack {
         functions: functions.to_vec(),
         process: Some(0),
         ran: Ran::Server,
-        mode: Mode::Kernel,
+        mode: CpuMode::Kernel,
         layer,
         part: PlainText::default(),
         samples,

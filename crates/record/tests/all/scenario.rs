@@ -6,7 +6,7 @@ use record::protocol::{
 };
 use record::watch::Watching;
 use record::workload::{DocumentKind, RequestClass, Workload, WorkloadResult};
-use record::{Arrival, Axis, LoadPlan, Pace, PathMechanism, PathPlan, RunKind, Scenario, Share};
+use record::{Arrival, Axis, LoadPlan, LoadShare, Pace, PathMechanism, PathPlan, RunKind, Scenario};
 use serde_json::{Value, json};
 
 proptest! {
@@ -22,13 +22,13 @@ proptest! {
             seed,
             ..LoadPlan::simple(([127, 0, 0, 1], 80).into())
         };
-        let parts: Vec<LoadPlan> = Share::by_weight(&weights).into_iter().map(|share| whole.part(share)).collect();
+        let parts: Vec<LoadPlan> = LoadShare::by_weight(&weights).into_iter().map(|share| whole.part(share)).collect();
         prop_assert_eq!(parts.iter().map(|part| part.connections).sum::<u64>(), connections);
         let is_whole = |sum: f64, whole: f64| (sum - whole).abs() <= whole * 1e-9;
         prop_assert!(is_whole(parts.iter().filter_map(LoadPlan::offered_per_sec).sum(), rate_per_sec));
         prop_assert!(is_whole(parts.iter().map(|part| part.connect_rate_per_sec).sum(), connect_rate));
         for part in parts {
-            let back = LoadPlan { connections, connect_rate_per_sec: connect_rate, share: Share::WHOLE, ..part };
+            let back = LoadPlan { connections, connect_rate_per_sec: connect_rate, share: LoadShare::WHOLE, ..part };
             prop_assert_eq!(&back, &whole);
         }
     }

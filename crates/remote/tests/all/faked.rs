@@ -4,7 +4,7 @@
 use load::{LoadEvents, LoadResult};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
-use record::{LoadPlan, Share};
+use record::{LoadPlan, LoadShare};
 use remote::protocol::{FromWorker, HostPlace, InputPiece, LineReader, ToWorker, VERSION, WireResult, line};
 use remote::{FileParts, Fleet, InputFiles, OnLoss, RemoteError, WorkerSource};
 use std::io::Write;
@@ -123,7 +123,7 @@ impl InputFiles for NoFile {
 
     fn give_parts(
         &mut self,
-        _shares: &[Share],
+        _shares: &[LoadShare],
         _give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String> {
         Ok(())

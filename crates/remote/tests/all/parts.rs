@@ -4,7 +4,7 @@ use load::LoadResult;
 use load::cold::ColdRoom;
 use proptest::prelude::*;
 use record::protocol::{Protocol, RedisPlan};
-use record::{Arrival, LoadPlan, Origin, Pace, Point, Share, Sweep, names};
+use record::{Arrival, LoadPlan, LoadShare, Origin, Pace, Point, Sweep, names};
 use remote::cold::{self, Node, NodeLimits};
 use remote::merge::Sum;
 use remote::protocol::{Capacity, LineReader, PlanMessage, ToWorker, line};
@@ -13,7 +13,7 @@ use remote::{HostPlace, leave_out_uncounted};
 
 fn fractions(capacities: &[f64], connections: u64) -> Vec<f64> {
     let known: Vec<Option<f64>> = capacities.iter().copied().map(Some).collect();
-    shares::divide(&known, connections).into_iter().map(Share::fraction).collect()
+    shares::divide(&known, connections).into_iter().map(LoadShare::fraction).collect()
 }
 
 #[test]
@@ -22,11 +22,11 @@ fn shares_follow_the_capacity_and_equal_machines_get_equal_shares() {
     assert_eq!(fractions(&[4.1e9, 3.9e9, 4.2e9], 100), [1.0 / 3.0; 3]);
     assert_eq!(fractions(&[2e9, 3e9], 100), [0.4, 0.6]);
     assert_eq!(fractions(&[7e9], 1), [1.0]);
-    assert_eq!(shares::divide(&[Some(7e9)], 1), [Share::WHOLE]);
-    assert_eq!(shares::divide(&[Some(1e9), None], 9), [Share::one(0, 2), Share::one(1, 2)]);
+    assert_eq!(shares::divide(&[Some(7e9)], 1), [LoadShare::WHOLE]);
+    assert_eq!(shares::divide(&[Some(1e9), None], 9), [LoadShare::one(0, 2), LoadShare::one(1, 2)]);
     let unlike: Vec<Option<f64>> =
         (0..1100).map(|number| Some(if number == 0 { 1.0 } else { 1e9 + f64::from(number) })).collect();
-    assert_eq!(shares::divide(&unlike, 10_000_000)[1099], Share::one(1099, 1100), "so many parts no worker takes");
+    assert_eq!(shares::divide(&unlike, 10_000_000)[1099], LoadShare::one(1099, 1100), "so many parts no worker takes");
     assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
     assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
     assert_eq!(fractions(&[3e9, 1e9], 1_300_000), [0.75, 0.25]);

@@ -4,7 +4,7 @@ use super::charts::{CaptionedChart, stacked_figure};
 use crate::run::watched::load_words;
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
-use analyze::watched::{CLASS_COLUMNS, COLUMNS, FigureColumn, Row, ServerSide};
+use analyze::watched::{CLASS_COLUMNS, COLUMNS, FigureColumn, LoadMedians, ServerSide};
 use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
@@ -71,7 +71,7 @@ fn table(
     run: &RunDir,
     side: &ServerSide,
     columns: &[FigureColumn],
-    rows: &[Row],
+    rows: &[LoadMedians],
     title: &'static str,
     note: String,
 ) -> Table {

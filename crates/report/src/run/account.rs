@@ -5,7 +5,7 @@ use super::load_cell;
 use crate::text::table::Table;
 use crate::text::{number, wrap};
 use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
-use analyze::verdict::{Checked, NEARLY_FULL, Verdict};
+use analyze::verdict::{CheckedStage, NEARLY_FULL, Verdict};
 use analyze::zones::{SweepFindings, load_words, percent};
 use record::account::Account;
 use record::units::format_nanos;
@@ -111,7 +111,7 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
             row(format!("  {idle}: {place}{function}"), wait.threads, each, longest, &wait.stack);
         }
     }
-    for backend in &level.backends {
+    for backend in level.backends.iter().chain(&level.own_backends) {
         let each = format_nanos(backend.call_us * 1e3);
         let name = format!("at {}, of {:.0} connections", backend.address, backend.connections);
         row(name, backend.busy, each, String::new(), "");
@@ -159,12 +159,12 @@ fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
 
 /// Sentences about the stages that are full, nearly so, and not; empty if none was checked.
 pub(crate) fn checked(verdict: &Verdict) -> String {
-    let of = |title: &str, belongs: &dyn Fn(&Checked) -> bool| {
-        let words = |checked: &Checked| format!("{} {}", checked.stage, percent(checked.used_ratio));
+    let of = |title: &str, belongs: &dyn Fn(&CheckedStage) -> bool| {
+        let words = |checked: &CheckedStage| format!("{} {}", checked.stage, percent(checked.used_ratio));
         let stages: Vec<String> = verdict.checked.iter().filter(|checked| belongs(checked)).map(words).collect();
         (!stages.is_empty()).then(|| format!("{title}: {}.", stages.join(", ")))
     };
-    let has_room = |checked: &Checked| checked.used_ratio < NEARLY_FULL;
+    let has_room = |checked: &CheckedStage| checked.used_ratio < NEARLY_FULL;
     let said = [
         of("Full", &|checked| checked.is_full),
         of("Nearly full", &|checked| !checked.is_full && !has_room(checked)),

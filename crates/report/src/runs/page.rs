@@ -4,7 +4,7 @@ use super::{began, cells, headline, shown, trends};
 use crate::page::frame::{SCRIPT, STYLE, render, source_hash};
 use crate::page::{DrawnFigure, draw};
 use crate::text::unbroken;
-use analyze::index::{Index, Row};
+use analyze::index::{Index, RunRow};
 use record::units::format_si;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ struct Trend {
 pub fn html(index: &Index, folder: &Path) -> String {
     let style = format!("{STYLE}{OWN_STYLE}");
     let (trends, trends_left_out) = all_trends(index);
-    let has_trend = |row: &Row| trends.iter().any(|trend| trend.number == row.scenario);
+    let has_trend = |row: &RunRow| trends.iter().any(|trend| trend.number == row.scenario);
     let page = RunsPage {
         style_hash: source_hash(&style),
         style,
@@ -66,7 +66,7 @@ pub fn html(index: &Index, folder: &Path) -> String {
     render("runs.html", &page, || super::text(index))
 }
 
-fn row(run: &Row, folder: &Path, has_trend: bool) -> Value {
+fn row(run: &RunRow, folder: &Path, has_trend: bool) -> Value {
     let [kind, plan, breaks, peak, p99, cpu] = cells(run);
     let before = run.before.as_ref();
     let (tag, result) = match before {
@@ -104,7 +104,7 @@ fn row(run: &Row, folder: &Path, has_trend: bool) -> Value {
     })
 }
 
-fn versions(run: &Row) -> String {
+fn versions(run: &RunRow) -> String {
     run.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>().join(", ")
 }
 
@@ -119,14 +119,14 @@ fn all_trends(index: &Index) -> (Vec<Trend>, usize) {
             continue;
         }
         let newest_first = index.runs.iter().filter(|row| row.scenario == number);
-        let mut runs: Vec<&Row> = newest_first.take(MOST_IN_CHART).collect();
+        let mut runs: Vec<&RunRow> = newest_first.take(MOST_IN_CHART).collect();
         runs.reverse();
         trends.push(trend(number, &runs, &mut counter));
     }
     (trends, left_out)
 }
 
-fn trend(number: usize, runs: &[&Row], counter: &mut usize) -> Trend {
+fn trend(number: usize, runs: &[&RunRow], counter: &mut usize) -> Trend {
     let (first, last) = (runs[0], runs[runs.len() - 1]);
     let server = last.server.as_ref().map(|server| format!("{server}, ")).unwrap_or_default();
     let changes: Vec<Value> = runs.iter().rev().filter_map(|run| change(run)).collect();
@@ -147,7 +147,7 @@ fn trend(number: usize, runs: &[&Row], counter: &mut usize) -> Trend {
 }
 
 /// Describes a run that is worse or better than the preceding one.
-fn change(run: &Row) -> Option<Value> {
+fn change(run: &RunRow) -> Option<Value> {
     let before = run.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty())?;
     let words = ["straingauge", "compare"].map(String::from).into_iter();
     let paths = [&before.path, &run.path].map(|path| path.to_string_lossy().into_owned());

@@ -4,7 +4,7 @@ use super::shown;
 use crate::chart::{Chart, ChartSeries, Mark, Marker, Scale, shaded};
 use crate::page::CaptionedChart;
 use crate::text::number;
-use analyze::index::Row;
+use analyze::index::RunRow;
 use record::units::{format_nanos, format_si};
 
 const MINUTE_MS: f64 = 60e3;
@@ -21,7 +21,7 @@ struct TimeAxis {
 }
 
 impl TimeAxis {
-    fn new(runs: &[&Row]) -> TimeAxis {
+    fn new(runs: &[&RunRow]) -> TimeAxis {
         let (first_ms, last_ms) = (runs[0].started_unix_ms, runs[runs.len() - 1].started_unix_ms);
         let span = last_ms.saturating_sub(first_ms) as f64;
         let (unit_ms, unit) = match span {
@@ -32,7 +32,7 @@ impl TimeAxis {
         TimeAxis { first_ms, unit_ms, unit }
     }
 
-    fn at(&self, row: &Row) -> f64 {
+    fn at(&self, row: &RunRow) -> f64 {
         row.started_unix_ms.saturating_sub(self.first_ms) as f64 / self.unit_ms
     }
 }
@@ -45,12 +45,12 @@ struct TrendLine {
     y_name: &'static str,
     unit: &'static str,
     class: &'static str,
-    of: fn(&Row) -> Option<TrendValue>,
+    of: fn(&RunRow) -> Option<TrendValue>,
     words: fn(f64) -> String,
 }
 
 /// The charts of one scenario; `runs` are in ascending order.
-pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
+pub(super) fn figures(runs: &[&RunRow]) -> Vec<CaptionedChart> {
     let lines = [
         TrendLine {
             title: "Plan for",
@@ -92,8 +92,8 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<CaptionedChart> {
     lines.iter().filter_map(|line| figure(runs, &time, line)).collect()
 }
 
-fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedChart> {
-    let mark = |row: &&Row| {
+fn figure(runs: &[&RunRow], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedChart> {
+    let mark = |row: &&RunRow| {
         let (value, interval) = (line.of)(row).filter(|(value, _)| value.is_finite())?;
         Some(Mark { interval, ..(time.at(row), value).into() })
     };
@@ -122,8 +122,8 @@ fn figure(runs: &[&Row], time: &TimeAxis, line: &TrendLine) -> Option<CaptionedC
 }
 
 /// The values in words, for screen readers.
-fn description(runs: &[&Row], line: &TrendLine) -> String {
-    let words = |row: &&Row| {
+fn description(runs: &[&RunRow], line: &TrendLine) -> String {
+    let words = |row: &&RunRow| {
         let value = (line.words)((line.of)(row)?.0);
         let worse = row.before.as_ref().filter(|before| before.is_worse());
         Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
@@ -132,7 +132,7 @@ fn description(runs: &[&Row], line: &TrendLine) -> String {
 }
 
 /// Marks runs that are worse than the preceding one, and changes of versions.
-fn markers(runs: &[&Row], time: &TimeAxis) -> Vec<Marker> {
+fn markers(runs: &[&RunRow], time: &TimeAxis) -> Vec<Marker> {
     let mut marked = Vec::new();
     for (at, row) in runs.iter().enumerate() {
         let is_worse = row.before.as_ref().is_some_and(|before| before.is_worse());
@@ -151,7 +151,7 @@ fn markers(runs: &[&Row], time: &TimeAxis) -> Vec<Marker> {
 }
 
 /// The first version that changed, e.g. `kernel 6.12`.
-pub(super) fn changed(earlier: &Row, row: &Row) -> Option<String> {
+pub(super) fn changed(earlier: &RunRow, row: &RunRow) -> Option<String> {
     let of_earlier = |what: &str| earlier.versions.iter().find(|(name, _)| *name == what).map(|(_, version)| version);
     let is_new = |(what, version): &&(&'static str, String)| of_earlier(what).is_some_and(|other| other != version);
     let (what, version) = row.versions.iter().find(is_new)?;

@@ -6,7 +6,7 @@ use crate::page::CaptionedChart;
 use crate::page::frame::render;
 use crate::page::plain::{PlainPage, RunWords};
 use crate::text::number;
-use analyze::predict::regression::Line;
+use analyze::predict::regression::FittedLine;
 use analyze::watch::lines::{self, Window};
 use analyze::watch::{Recording, WatchFindings, stalls};
 use record::RunDir;
@@ -98,7 +98,7 @@ fn against_rate(findings: &WatchFindings) -> Option<CaptionedChart> {
     chart.description = lines::sentences(lines).join(" ");
     (chart.unit, chart.origin) = ("CPUs", "least squares");
     let counted = |place: (f64, f64)| Mark { origin: "counted", ..place.into() };
-    let mut add = |name: &str, class: &'static str, line: &Line, value: &dyn Fn(&Window) -> Option<f64>| {
+    let mut add = |name: &str, class: &'static str, line: &FittedLine, value: &dyn Fn(&Window) -> Option<f64>| {
         let y = |x: f64| (line.intercept.value + line.slope.value * x).max(0.0);
         chart.series.push(ChartSeries {
             name: name.into(),

@@ -4,7 +4,7 @@ use super::{Screen, headroom, text};
 use crate::doubt;
 use crate::run::account;
 use crate::text::wrap;
-use analyze::watch::tables::{self, Table};
+use analyze::watch::tables::{self, FigureTable};
 use record::PlainText;
 use record::units::{count, format_bytes, format_nanos, format_si, percent};
 use record::watch::{ConnectionTotals, Counter, CpuTotals, Mode, Reading};
@@ -74,7 +74,7 @@ pub fn live(frame: &Screen<'_>, earlier: &Reading) -> String {
         if table.title != tables::MACHINE {
             table.rows.truncate(ROWS_ON_SCREEN);
         }
-        out.push_str(&text::titled(&Table { note: String::new(), ..table }).text(true));
+        out.push_str(&text::titled(&FigureTable { note: String::new(), ..table }).text(true));
     }
     out
 }

@@ -4,7 +4,7 @@ use crate::doubt;
 use crate::text::table::Titled;
 use crate::text::wrap;
 use analyze::watch::WatchFindings;
-use analyze::watch::tables::{Cell, Table};
+use analyze::watch::tables::{Cell, FigureTable};
 use record::RunDir;
 use record::units::count;
 
@@ -55,7 +55,7 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     )
 }
 
-pub(super) fn titled(table: &Table) -> Titled {
+pub(super) fn titled(table: &FigureTable) -> Titled {
     let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(super::cell_words).collect());
     Titled {
         title: table.title.into(),

@@ -6,7 +6,7 @@ use crate::person::{DESK, Desk, Person};
 use analyze::compare::costs;
 use record::layers::Layer;
 use record::point::FunctionCost;
-use record::profile::{Frame, Mode, Ran, SampledProcess, Stack, Stacks};
+use record::profile::{CpuMode, Frame, Ran, SampledProcess, Stack, Stacks};
 use record::{DoubtKind, Figure, Origin, RunDir, names};
 use report::{compare, page, text};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ fn stacks(requests: u64, costs: &[(&str, Layer, u64)]) -> Stacks {
         functions: vec![at as u32],
         process: Some(0),
         ran: Ran::Server,
-        mode: Mode::Kernel,
+        mode: CpuMode::Kernel,
         layer: Some(*layer),
         part: Default::default(),
         samples: 100,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use prost::Message;
 use record::account::Account;
 use record::layers::Layer;
-use record::profile::{Folded, Frame, Mode, Profile, Ran, SampledProcess, Stack, Stacks};
+use record::profile::{CpuMode, Folded, Frame, Profile, Ran, SampledProcess, Stack, Stacks};
 use record::{Doubt, DoubtKind, PlainText, RunDir, Sweep};
 use report::export::{Accounted, ExportFormat, ExportedLoad, ExportedWindow, StackRecording};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn a_stack() -> impl Strategy<Value = Stack> {
         functions,
         process: (place < 2).then_some(place),
         ran: if place < 2 { Ran::Server } else { Ran::Idle },
-        mode: Mode::Kernel,
+        mode: CpuMode::Kernel,
         layer,
         part: if samples % 2 == 0 { "a part".into() } else { PlainText::default() },
         samples,
@@ -188,7 +188,7 @@ fn a_run(with_stacks: bool) -> (tempfile::TempDir, RunDir) {
                 functions: vec![0],
                 process: None,
                 ran: Ran::Server,
-                mode: Mode::Kernel,
+                mode: CpuMode::Kernel,
                 layer: Some(Layer::Tcp),
                 part: PlainText::default(),
                 samples: 1 + index,

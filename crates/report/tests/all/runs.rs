@@ -3,7 +3,7 @@
 use crate::browser::chromium;
 use crate::fixture;
 use crate::person::{DESK, Desk, Person};
-use analyze::index::{self, Filter, Index, Row};
+use analyze::index::{self, Filter, Index, RunRow};
 use expect_test::expect_file;
 use record::{RunRecord, Status, names};
 use report::runs::{json, page, text};
@@ -109,7 +109,7 @@ fn the_page_links_reports_and_draws_trends_without_running_untrusted_text() {
 #[test]
 fn links_lead_from_the_page_to_the_report_for_any_names() {
     let link = |folder: &str, run: &str| {
-        let row = Row { path: run.into(), has_report: true, ..Row::default() };
+        let row = RunRow { path: run.into(), has_report: true, ..RunRow::default() };
         let html = page::html(&Index { runs: vec![row], ..Index::default() }, Path::new(folder));
         html.split("<a href=\"").nth(1).expect("a link").split('"').next().unwrap().to_string()
     };

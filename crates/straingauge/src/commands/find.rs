@@ -15,7 +15,7 @@ use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::FailLimit;
 use analyze::sweep::{
-    AxisSweep, CapacityPlanner, ConnectionSweep, RateSearch, ShareSearch, TurnSweep, capacity, least_ns,
+    AxisSweep, CapacityPlanner, ConnectionSweep, RateSearch, ShareSearch, TurnSweep, capacity, held_goodput, least_ns,
 };
 use anyhow::Result;
 use live::LiveReport;
@@ -254,7 +254,7 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<SearchEnd> 
             ended => return Ok(ended),
         }
     }
-    let hint = capacity(search.points());
+    let hint = held_goodput(search.points(), &sweep.criteria);
     search.run(&mut RateSearch::new(sweep, hint, seed))
 }
 

@@ -8,7 +8,7 @@ use crate::failure::{self, print, print_either, print_json, wrong_usage};
 use crate::output;
 use crate::quantity::Seconds;
 use crate::signals::Stop;
-use analyze::profile::Change;
+use analyze::profile::FunctionChange;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BURSTS, BurstOptions};
 use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
@@ -37,7 +37,7 @@ pub struct Sampled<'a> {
     interrupted: bool,
     /// Changes since the profile of `--against`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    changes: Option<&'a [Change]>,
+    changes: Option<&'a [FunctionChange]>,
 }
 
 pub fn run(args: ProfileArgs) -> Result<ExitCode> {

@@ -17,7 +17,7 @@ const SCHEMAS: &[Described] = &[
     ("watch-report", "report --json of a recording of watch", schema_of::<analyze::watch::WatchFindings>),
     ("profile", "profile --json", schema_of::<profile::Sampled<'_>>),
     ("profile-exact", "profile --accounting exact --json", schema_of::<record::profile::ExactProfile>),
-    ("profile-changes", "profile --diff --json", schema_of::<Vec<analyze::profile::Change>>),
+    ("profile-changes", "profile --diff --json", schema_of::<Vec<analyze::profile::FunctionChange>>),
     ("wan", "wan --json, on standard error", schema_of::<wan::Crossed<'_>>),
     ("files", "files --json", schema_of::<files::Files<'_>>),
     ("doctor", "doctor --json", schema_of::<doctor::Shown<'_>>),

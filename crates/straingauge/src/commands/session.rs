@@ -393,14 +393,8 @@ fn start_server(
         },
         (started, Isolation::IfPossible) => match apart(started, asked)? {
             Ok(server) => server,
-            Err(Unreached(failed)) => {
-                progress.say(&format!(
-                    "{} needs what is outside a network namespace of its own ({} connections refused, {} packets \
-                     without a route): it starts again in this machine's",
-                    run.command()[0],
-                    failed.refused,
-                    failed.unrouted
-                ));
+            Err(unreached) => {
+                progress.say(&format!("{unreached}; {} starts again there", run.command()[0]));
                 server_plan.is_isolated = false;
                 RunningServer::start(&server_plan, stop)?
             }

@@ -4,7 +4,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
-use record::{Arrival, LoadPlan, Pace, Share};
+use record::{Arrival, LoadPlan, LoadShare, Pace};
 use remote::{FileParts, InputFiles, InputKind, InputPiece};
 use std::collections::HashMap;
 use std::io::Write;
@@ -63,7 +63,7 @@ impl WorkloadFiles {
 }
 
 impl Supply for WorkloadFiles {
-    fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
+    fn arrivals<'a>(&'a self, plan: &LoadPlan, share: LoadShare) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let (series, source) = (self.series.as_ref()?, plan.workload.series.as_ref()?);
         let Pace::Open { rate_per_sec, arrival: Arrival::Series } = plan.pace else { return None };
         let duration_ns = match source.speed {
@@ -75,7 +75,7 @@ impl Supply for WorkloadFiles {
         Some(Box::new(arrivals))
     }
 
-    fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
+    fn replay<'a>(&'a self, plan: &LoadPlan, share: LoadShare) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let (log, source) = (self.log.as_ref()?, plan.workload.trace.as_ref()?);
         if log.is_empty {
             return Some(Ok(Box::new(NoSteps)));
@@ -96,7 +96,7 @@ impl InputFiles for WorkloadFiles {
 
     fn give_parts(
         &mut self,
-        shares: &[Share],
+        shares: &[LoadShare],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String> {
         let parts = shares.len() as u32;
@@ -180,7 +180,13 @@ struct LogSteps<'a> {
 }
 
 impl<'a> LogSteps<'a> {
-    fn open(log: &'a LogFile, source: &TraceSource, share: Share, seed: u64, length_ns: u64) -> Result<Self, String> {
+    fn open(
+        log: &'a LogFile,
+        source: &TraceSource,
+        share: LoadShare,
+        seed: u64,
+        length_ns: u64,
+    ) -> Result<Self, String> {
         let options = ReplayOptions {
             pace: match source.speed {
                 Some(speed) => replay::ReplayPace::Original { speed },
@@ -353,7 +359,7 @@ mod tests {
     fn a_log_restarts_after_its_last_second() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (log, speed) = (log(&file, 3, 10), 0.5);
-        let mut steps = LogSteps::open(&log, &source(speed), Share::WHOLE, 7, u64::MAX).unwrap();
+        let mut steps = LogSteps::open(&log, &source(speed), LoadShare::WHOLE, 7, u64::MAX).unwrap();
         let (mut last_ns, mut requests) = (0, 0);
         while requests < 300 {
             let at_ns = match steps.next_step().unwrap().unwrap() {
@@ -377,7 +383,7 @@ mod tests {
         let line = |date: &&str| format!("10.0.0.1 - - [{date} +0000] \"GET /a HTTP/1.1\" 200 5\n");
         std::fs::write(file.path(), dates.iter().map(line).collect::<String>()).unwrap();
         let source = TraceSource { speed, is_repeated: false, ..source(1.0) };
-        let mut steps = LogSteps::open(&log, &source, Share::WHOLE, 7, length_ns).unwrap();
+        let mut steps = LogSteps::open(&log, &source, LoadShare::WHOLE, 7, length_ns).unwrap();
         let mut requests = 0;
         loop {
             match steps.next_step() {
@@ -408,7 +414,7 @@ mod tests {
     fn the_clients_of_a_log_are_counted_over_its_rounds() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = log(&file, 3, 10);
-        let mut steps = LogSteps::open(&log, &source(1.0), Share::WHOLE, 7, u64::MAX).unwrap();
+        let mut steps = LogSteps::open(&log, &source(1.0), LoadShare::WHOLE, 7, u64::MAX).unwrap();
         let mut requests = 0;
         while requests < 61 {
             requests += u64::from(matches!(steps.next_step(), Some(Ok(ReplayStep::Request(_)))));
@@ -421,7 +427,7 @@ mod tests {
     fn a_tiny_speed_does_not_overflow() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = log(&file, 2, 1);
-        let mut steps = LogSteps::open(&log, &source(1e-12), Share::WHOLE, 7, u64::MAX).unwrap();
+        let mut steps = LogSteps::open(&log, &source(1e-12), LoadShare::WHOLE, 7, u64::MAX).unwrap();
         assert!((0..20).all(|_| steps.next_step().unwrap().is_ok()));
     }
 }

@@ -2,7 +2,7 @@ use super::RateSeries;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
-use record::Share;
+use record::LoadShare;
 
 /// How a series is turned into arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,7 +14,7 @@ pub struct SeriesPlan {
     /// The same seed gives the same arrivals.
     pub seed: u64,
     /// The share of the arrivals to generate. All shares are independent processes whose union is the whole.
-    pub share: Share,
+    pub share: LoadShare,
 }
 
 /// The intended times of one share's arrivals, in nanoseconds since the start. They never decrease, and each is less

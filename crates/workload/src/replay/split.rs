@@ -1,4 +1,4 @@
-//! Splits one log into several. The lines of each client go to the share that holds it ([`Share::holds`]), in the
+//! Splits one log into several. The lines of each client go to the share that holds it ([`LoadShare::holds`]), in the
 //! log's order and unchanged. A replayer of a part sends the same requests as a replayer of the whole log with that
 //! share.
 
@@ -9,7 +9,7 @@ use crate::stable_hash;
 use crate::trace::TraceReader;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use record::Share;
+use record::LoadShare;
 use record::workload::ReplayResult;
 use std::io::Write;
 
@@ -19,7 +19,7 @@ use std::io::Write;
 /// time in the log ([`ReplayOptions::origin_ns`]), and the account of its lines.
 pub fn split(
     reader: &mut TraceReader,
-    shares: &[Share],
+    shares: &[LoadShare],
     piece_bytes: usize,
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), String>,
 ) -> Result<(i64, ReplayResult), String> {

@@ -2,7 +2,7 @@
 
 use super::data;
 use proptest::prelude::*;
-use record::Share;
+use record::LoadShare;
 use workload::arrival::{RateSeries, SeriesPlan};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -109,7 +109,7 @@ fn the_nasa_series_is_read_completely() {
     // The series runs 100 times as fast at 20/s on average. The count is Poisson, so it is within six standard
     // deviations.
     let plan =
-        SeriesPlan { mean_rate_per_sec: 20.0, duration_ns: series.span_ns() / 100, seed: 9, share: Share::WHOLE };
+        SeriesPlan { mean_rate_per_sec: 20.0, duration_ns: series.span_ns() / 100, seed: 9, share: LoadShare::WHOLE };
     let expected = plan.mean_rate_per_sec * plan.duration_ns as f64 / 1e9;
     let count = series.arrivals(plan).count() as f64;
     assert!((count - expected).abs() < 6.0 * expected.sqrt(), "{count} of {expected}");
@@ -128,7 +128,7 @@ fn histogram(series: &RateSeries, plan: SeriesPlan) -> Vec<u64> {
 #[test]
 fn counts_of_intervals_are_poisson_around_the_series() {
     let series = RateSeries { interval_ns: SECOND_NS, counts: vec![10, 0, 40, 200, 5, 0, 45] };
-    let plan = SeriesPlan { mean_rate_per_sec: 1000.0, duration_ns: 60 * SECOND_NS, seed: 42, share: Share::WHOLE };
+    let plan = SeriesPlan { mean_rate_per_sec: 1000.0, duration_ns: 60 * SECOND_NS, seed: 42, share: LoadShare::WHOLE };
     let (mut chi_square, mut cells) = (0.0, 0);
     for seed in 0..50 {
         let counts = histogram(&series, SeriesPlan { seed, ..plan });
@@ -151,7 +151,7 @@ fn counts_of_intervals_are_poisson_around_the_series() {
 #[test]
 fn arrivals_are_uniform_within_an_interval() {
     let series = RateSeries { interval_ns: SECOND_NS, counts: vec![1] };
-    let plan = SeriesPlan { mean_rate_per_sec: 50_000.0, duration_ns: SECOND_NS, seed: 5, share: Share::WHOLE };
+    let plan = SeriesPlan { mean_rate_per_sec: 50_000.0, duration_ns: SECOND_NS, seed: 5, share: LoadShare::WHOLE };
     let mut bins = [0f64; 20];
     let mut n = 0.0;
     for at_ns in series.arrivals(plan) {
@@ -170,7 +170,7 @@ proptest! {
     ) {
         prop_assume!(counts.iter().any(|count| *count > 0));
         let series = RateSeries { interval_ns: SECOND_NS, counts };
-        let plan = SeriesPlan { mean_rate_per_sec: rate, duration_ns, seed, share: Share::WHOLE };
+        let plan = SeriesPlan { mean_rate_per_sec: rate, duration_ns, seed, share: LoadShare::WHOLE };
         let times: Vec<u64> = series.arrivals(plan).collect();
         prop_assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
         prop_assert!(times.iter().all(|at| *at < duration_ns));
@@ -184,9 +184,9 @@ proptest! {
     #[test]
     fn shares_together_offer_the_whole_rate(of in 1u32..6, seed: u64) {
         let series = RateSeries { interval_ns: SECOND_NS, counts: vec![3, 0, 9, 1] };
-        let plan = SeriesPlan { mean_rate_per_sec: 2000.0, duration_ns: SECOND_NS, seed, share: Share::WHOLE };
+        let plan = SeriesPlan { mean_rate_per_sec: 2000.0, duration_ns: SECOND_NS, seed, share: LoadShare::WHOLE };
         let count: usize = (0..of).map(|index| {
-            series.arrivals(SeriesPlan { share: Share::one(index, of), ..plan }).count()
+            series.arrivals(SeriesPlan { share: LoadShare::one(index, of), ..plan }).count()
         }).sum();
         prop_assert!((count as f64 - 2000.0).abs() < 8.0 * 2000f64.sqrt(), "{count}");
     }

@@ -2,7 +2,7 @@
 
 use super::data;
 use proptest::prelude::*;
-use record::Share;
+use record::LoadShare;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Cursor;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn all_replayers_together_send_every_request_once() {
     let mut owner: HashMap<u64, u32> = HashMap::new();
     let mut sizes = Vec::new();
     for index in 0..4 {
-        let part = requests(&log, ReplayOptions { share: Share::one(index, 4), ..Default::default() });
+        let part = requests(&log, ReplayOptions { share: LoadShare::one(index, 4), ..Default::default() });
         sizes.push(part.len());
         let mut last: HashMap<u64, u64> = HashMap::new();
         for request in &part {
@@ -107,7 +107,7 @@ fn all_replayers_together_send_every_request_once() {
 }
 
 /// The bytes of each part of a log, and the time at which all begin.
-fn parts_of(text: &str, format: &LogFormat, shares: &[Share]) -> (Vec<Vec<u8>>, i64) {
+fn parts_of(text: &str, format: &LogFormat, shares: &[LoadShare]) -> (Vec<Vec<u8>>, i64) {
     let mut bytes = vec![Vec::new(); shares.len()];
     let mut reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(text.to_string())), format).unwrap();
     // Pieces of a few bytes, so that there are many.
@@ -158,12 +158,12 @@ proptest! {
             }
         }
         let format = if is_w3c { LogFormat::W3c } else { LogFormat::Common };
-        let machines = Share::by_weight(&weights);
+        let machines = LoadShare::by_weight(&weights);
         let (bytes, origin_ns) = parts_of(&text, &format, &machines);
         let mut sent = 0;
         for (machine, bytes) in machines.into_iter().zip(bytes) {
             for thread in 0..threads {
-                let share = Share::one(thread, threads).within(machine);
+                let share = LoadShare::one(thread, threads).within(machine);
                 let options = ReplayOptions { share, seed, pace: ReplayPace::Original { speed }, ..Default::default() };
                 let whole = steps(text.clone().into_bytes(), &format, options.clone());
                 sent += whole.iter().filter(|step| matches!(step, PlanStep::Request(_))).count();

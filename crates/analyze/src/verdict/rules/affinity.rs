@@ -3,7 +3,7 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "affinity",
     cause: "the server may run on only some of the machine's CPUs",
-    evidence: "`server.cpus`, the machine's CPUs, `server.cpu_busy_ratio`, `machine.cpu_idle_ratio`",
+    evidence: "`server.cpus`, the machine's CPUs, `server.cpus_busy_ratio`, `machine.cpu_idle_ratio`",
     threshold: "fewer CPUs than the machine has, not chosen by straingauge and full of the server's own work, \
                 while at least a quarter of a CPU is idle elsewhere",
     refuted_by: "`taskset -pc PID` names all CPUs",

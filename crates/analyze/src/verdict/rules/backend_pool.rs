@@ -19,19 +19,36 @@ pub(super) const RULE: Rule = Rule {
 
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let (high, low) = busiest_backend(reading)?;
-    let in_flight = reading.high.requests.as_ref()?.in_flight;
-    let is_used = |one: &BackendLevel, in_flight: f64| {
-        one.busy >= LITTLE_IDLE * one.connections && one.connections < LITTLE_IDLE * in_flight
-    };
-    if !is_used(high, in_flight) {
+    if !is_used(high, reading.high.in_flight()) {
         return None;
     }
     // Datagrams need no pool. If calls are slower, the backend is the limit.
     if is_slower(high, low) || high.address.starts_with("udp:") {
         return backend::full(reading);
     }
-    let since = reading
-        .since(|level| level.backends.iter().any(|one| one.address == high.address && is_used(one, level.in_flight())));
+    exhausted(reading, high, low)
+}
+
+/// A full pool of connections between two processes of the server. If the process that answers is full, its threads
+/// show it.
+pub fn full_to_own(reading: &AccountRange<'_>) -> Option<FoundLimit> {
+    let high = reading.high.asked_of_own().next().filter(|high| is_used(high, reading.high.in_flight()))?;
+    let first = reading.all.iter().find(|level| level.requests.is_some())?;
+    let low = first.own_backends.iter().find(|one| one.address == high.address);
+    if is_slower(high, low) { None } else { exhausted(reading, high, low) }
+}
+
+/// Whether all connections have a call in progress while more requests are in progress than there are connections.
+fn is_used(one: &BackendLevel, in_flight: f64) -> bool {
+    one.busy >= LITTLE_IDLE * one.connections && one.connections < LITTLE_IDLE * in_flight
+}
+
+fn exhausted(reading: &AccountRange<'_>, high: &BackendLevel, low: Option<&BackendLevel>) -> Option<FoundLimit> {
+    let in_flight = reading.high.in_flight();
+    let since = reading.since(|level| {
+        let mut all = level.backends.iter().chain(&level.own_backends);
+        all.any(|one| one.address == high.address && is_used(one, level.in_flight()))
+    });
     let before = low.map_or(String::new(), |low| format!(" ({} at the lowest load)", format_nanos(low.call_us * 1e3)));
     let because = format!(
         "The pool of connections to {} is exhausted from {since} on: at {} {:.1} of its {:.0} connections had a call \

@@ -6,8 +6,8 @@ pub(super) const RULE: Rule = Rule {
     id: "blocked-loop",
     cause: "an event loop is blocked by long work",
     evidence: "the account: CPU time between two waits of a thread that waits for events",
-    threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; one such thread per \
-        process",
+    threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; at most 1.25 times the \
+                longest response time; one such thread per process",
     refuted_by: "the longest work stays as long without the requests of one kind",
     remedy: "a worker thread or process for the long work; `straingauge profile :PORT` names its functions",
     source: "Node.js documentation, \"Don't Block the Event Loop\"; Welsh, Culler and Brewer, \"SEDA\" (SOSP 2001)",
@@ -21,6 +21,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
+    // A longer time without a pause belongs to several requests.
+    const PER_RESPONSE: f64 = 1.25;
     // Helper threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
     let waits_for_events = |group: &&GroupLevel| {
@@ -38,14 +40,26 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     let is_alone =
         |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
+    let sweep = evidence.sweep()?.sweep;
     let longest = |level: &AccountLevel| {
+        let response_us = |point: &Point| match point.outcomes.unfinished + point.outcomes.timed_out {
+            0 => point.value(names::RESPONSE_MAX),
+            _ => None,
+        };
+        let longest_us = evidence.points_at(sweep, level.load).map(|point| response_us(point).unwrap_or(f64::INFINITY));
+        let most_ms = PER_RESPONSE * longest_us.fold(0.0, f64::max) / 1e3;
         let loops = level.groups.iter().filter(waits_for_events).filter(is_alone);
-        let group = loops.into_iter().find(|group| group.longest_work_ms >= LEAST_MS)?;
-        Some((group.name.clone(), group.work_ms, group.longest_work_ms))
+        let group = loops.into_iter().find(|group| (LEAST_MS..=most_ms).contains(&group.longest_work_ms))?;
+        Some((group.name.clone(), group.processes.len(), group.work_ms, group.longest_work_ms))
     };
     // With few connections the thread waits after each request; a full loop always works without a pause.
     let lowest: Vec<_> = evidence.accounts().iter().take(LOADS).map(longest).collect::<Option<_>>()?;
-    let (name, mean_ms, first_ms) = lowest.first()?;
+    let (name, processes, mean_ms, first_ms) = lowest.first()?;
+    let serving = if *processes > 1 {
+        format!("Each of {processes} processes of {name} serves its connections with one thread")
+    } else {
+        format!("One thread of {name} serves all connections")
+    };
     if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
         return None;
     }
@@ -55,8 +69,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
     finding(
         format!(
-            "One thread of {name} serves all connections. At the lowest loads it worked for {} to {} without a pause \
-             at least once (usually {}), and every request that arrived meanwhile waited.",
+            "{serving}. At the lowest loads it worked for {} to {} without a pause at least once (usually {}), and \
+             every request that arrived meanwhile waited.",
             format_nanos(least * 1e6),
             format_nanos(most * 1e6),
             format_nanos(mean_ms * 1e6),

@@ -1,3 +1,4 @@
+use super::super::NEARLY_FULL;
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
@@ -5,7 +6,7 @@ pub(super) const RULE: Rule = Rule {
     cause: "one CPU takes all receive processing",
     evidence: "`server.softirq_cpu_busy_ratio`, `server.softirq_cpu_softirq_ratio`, \
                `server.softirq_concentration_ratio`, `server.idlest_cpu_busy_ratio`",
-    threshold: "a CPU at least 90 % busy, at least 25 % of its time softirq, with at least 70 % of all softirq \
+    threshold: "a CPU at least 85 % busy, at least 25 % of its time softirq, with at least 70 % of all softirq \
                 time, and another CPU of the server less than 70 % busy; at least 20 ticks of softirq",
     refuted_by: "throughput stays the same with receive processing on more CPUs",
     remedy: "`echo MASK > /sys/class/net/DEVICE/queues/rx-0/rps_cpus`, `ethtool -L DEVICE combined N`",
@@ -18,9 +19,6 @@ pub(super) const RULE: Rule = Rule {
 
 const SOFTIRQ_RATIO: f64 = 0.25;
 const SOFTIRQ_CONCENTRATION: f64 = 0.7;
-/// Least busy share of the CPU with most softirq time. It is below 1, because the server sometimes waits and a short
-/// point has few ticks.
-const SOFTIRQ_CPU_BUSY: f64 = 0.9;
 /// Busy share below which a CPU could take over receive work.
 const IDLE_CPU_BUSY: f64 = 0.7;
 
@@ -30,9 +28,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
     let (share, ticks) = pooled(&points, names::SERVER_SOFTIRQ_CONCENTRATION)?;
     let idlest = value(names::SERVER_IDLEST_CPU_BUSY)?;
-    let is_full = busy >= SOFTIRQ_CPU_BUSY;
+    // The server sometimes waits, and a short point has few ticks.
     if ticks < LEAST_TICKS as f64
-        || !is_full
+        || busy < NEARLY_FULL
         || softirq < SOFTIRQ_RATIO
         || share < SOFTIRQ_CONCENTRATION
         || idlest >= IDLE_CPU_BUSY

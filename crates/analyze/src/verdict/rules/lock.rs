@@ -42,17 +42,20 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
     }
     let before = before(&wait.place);
     let since = reading.since(|level| level.blocked_at(&BY_ANOTHER, &wait.place) >= 1.0);
-    let which = if wait.function.is_empty() { "" } else { ", in " };
+    let names: String = [(&wait.place, ""), (&wait.function, "in ")]
+        .iter()
+        .filter(|(name, _)| !name.is_empty())
+        .map(|(name, before)| format!("{before}{name}, "))
+        .collect();
+    let names = names.strip_suffix(", ").map_or(String::new(), |names| format!("{names}; "));
     let others = others(group, wait);
     let because = format!(
         "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time \
-         ({}{which}{}; {} waits/s, the longest {}), {before:.1} at {}.{others}",
+         ({names}{} waits/s, the longest {}), {before:.1} at {}.{others}",
         reading.at_high(),
         wait.threads,
         group.threads,
         group.name,
-        wait.place,
-        wait.function,
         format_si(wait.times_per_sec),
         format_nanos(wait.longest_ms * 1e6),
         reading.at_low(),

@@ -9,9 +9,9 @@ pub(super) const RULE: Rule = Rule {
     cause: "a limit inside the program caps the number of concurrent requests",
     evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                throughput times the time of one request alone",
-    threshold: "half of the requests in progress were inside the server at a load under strain, twice as many as it \
-                works on at a time by Little's law; no CPU saturated, the client's less than 85 % busy, no other limit \
-                found, a quiet machine; always a possibility",
+    threshold: "half of the requests in progress were inside the server at a load under strain; twice as many in \
+                progress as it works on at a time by Little's law; no CPU saturated, the client's less than 85 % \
+                busy, no other limit found, a quiet machine; always a possibility",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -21,6 +21,10 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
+/// Least number of requests in progress per request that the server works on.
+const LEAST_PER_SLOT: f64 = 2.0;
+/// Share of the requests inside that are asleep in one call from which the sleep is named.
+const MOSTLY_ASLEEP: f64 = 0.6;
 /// Requests in flight per connection (Little's law) from which requests are pipelined.
 const PIPELINED_REQUESTS: f64 = 1.5;
 
@@ -52,18 +56,40 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;
+    // The server closed or refused further connections.
+    if requests.in_flight < LEAST_PER_SLOT * at_a_time.count {
+        return None;
+    }
+    let asleep = requests.places.iter().filter(|place| place.kind == PlaceKind::Sleep);
+    let asleep = asleep.max_by(|a, b| a.requests.total_cmp(&b.requests));
+    let asleep = asleep.filter(|place| place.requests >= MOSTLY_ASLEEP * inside);
+    let seen = match asleep {
+        Some(place) => {
+            let name = place.name.replacen(": ", " in ", 1);
+            format!(", {:.1} of them {name}, to try again or to keep to a rate", place.requests)
+        }
+        None => " and no CPU, thread, lock, file or other server was full".into(),
+    };
     let because = format!(
-        "It works on {}, while {:.1} were inside it at {} and no CPU, thread, lock, file or other server was full.",
+        "It works on {}, while {:.1} were inside it at {}{seen}.",
         at_a_time.phrase(),
         inside.min(requests.in_flight),
         load_words(high.load, evidence.sweep()?.sweep),
     );
-    let remedy = format!(
-        "To try: look in its configuration and code for such a limit (a semaphore, a channel, a pool of connections, a \
-         rate limit), or for a step of {} that only one request takes at a time; raise the limit and see whether \
-         throughput grows.",
-        at_a_time.each()
-    );
+    let each = at_a_time.each();
+    let remedy = if asleep.is_some() {
+        format!(
+            "To try: find that sleep in its code or libraries (the page has the stacks): a lock that is tried again \
+             (SQLite's busy timeout, a spin lock) is held for {each} by one request after another, so hold it for \
+             less; a rate limit can be raised."
+        )
+    } else {
+        format!(
+            "To try: look in its configuration and code for such a limit (a semaphore, a channel, a pool of \
+             connections, a rate limit), or for a step of {each} that only one request takes at a time; raise the \
+             limit and see whether throughput grows."
+        )
+    };
     finding(because, remedy, &[])?.proven_if(false)
 }
 
@@ -114,7 +140,7 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
         rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)
     };
     let loads = points.iter().map(|point| point.connections as f64);
-    if at_once < 0.5 || loads.reduce(f64::max)? < 2.0 * at_once || lowest.iter().any(is_pipelined) {
+    if at_once < 0.5 || loads.reduce(f64::max)? < LEAST_PER_SLOT * at_once || lowest.iter().any(is_pipelined) {
         return None;
     }
     Some(Concurrency { count: at_once, throughput, alone_s })

@@ -4,8 +4,8 @@ use record::PlainText;
 pub(super) const RULE: Rule = Rule {
     id: "server-log",
     cause: "the server's own log names a limit",
-    evidence: "the last lines that the server printed (`server.log`) on memory, descriptors, connections, workers, \
-               connection pools, listen queues, request limits, backends, crashes",
+    evidence: "the last lines that the server printed (`server.log`) on threads, memory, descriptors, connections, \
+               workers, connection pools, listen queues, request limits, backends, crashes",
     threshold: "a line of a known kind that no other rule quotes; a possibility unless more than the criterion \
                 `error_ratio` of the requests, and at least 5, fail in most points of a load and at most of the loads \
                 above it",
@@ -36,7 +36,29 @@ struct LogLineKind {
 }
 
 /// Kinds of lines. A kind that explains others comes first.
-const KINDS: [LogLineKind; 9] = [
+const KINDS: [LogLineKind; 10] = [
+    LogLineKind {
+        rule: "threads",
+        words: &[
+            "create a thread",
+            "create thread",
+            "create native thread",
+            "create new native thread",
+            "create new os thread",
+            "create worker thread",
+            "start new thread",
+            "start a new thread",
+            "pthread_create",
+            "cannot fork",
+            "can't fork",
+            "fork failed",
+            "fork() failed",
+            "fork: retry",
+        ],
+        means: "could not start a thread or process",
+        advice: "a higher limit (`ulimit -u`, `TasksMax=`, `pids.max` and memory of its control group), or a fixed \
+                 number of workers",
+    },
     LogLineKind {
         rule: "paging",
         words: &["outofmemoryerror", "out of memory", "cannot allocate memory", "memoryerror", "std::bad_alloc"],

@@ -4,7 +4,7 @@
 //! models that fit the same readings (a fixed cost for each request; a cost that is a power of the rate), and widens
 //! with each doubling above the highest measured rate.
 
-use crate::predict::regression::{Line, line};
+use crate::predict::regression::{FittedLine, line};
 use crate::statistics::student;
 use crate::statistics::{mean, quantile};
 use record::units::format_si;
@@ -103,7 +103,7 @@ pub fn full_at(uses: &[ResourceUse], most: f64) -> Result<Range, String> {
 
 /// The rate at which the line of idle time reaches zero, and the distance of its interval's ends (the upper one may
 /// be open). Autocorrelated residuals widen it like the interval of a mean.
-fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
+fn zero(line: &FittedLine, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
     let x = line.x_intercept?;
     let (low, high) = x.interval()?;
     let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();

@@ -1,7 +1,7 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Zipf};
-use record::Share;
+use record::LoadShare;
 use record::protocol::Keyspace;
 
 pub(super) struct KeyDraws {
@@ -14,7 +14,7 @@ pub(super) struct KeyDraws {
 }
 
 impl KeyDraws {
-    pub(super) fn new(keyspace: &Keyspace, seed: u64, share: Share) -> Self {
+    pub(super) fn new(keyspace: &Keyspace, seed: u64, share: LoadShare) -> Self {
         // Independent of the random numbers of schedule and targets.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 << 32 | u64::from(share.index));
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn draws(keyspace: &Keyspace) -> KeyDraws {
-        KeyDraws::new(keyspace, 1, Share::one(0, 1))
+        KeyDraws::new(keyspace, 1, LoadShare::one(0, 1))
     }
 
     #[test]

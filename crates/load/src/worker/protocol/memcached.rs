@@ -2,7 +2,7 @@ use super::commands::{KeyDraws, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};
 use crate::replies::memcached as replies;
-use record::Share;
+use record::LoadShare;
 use record::protocol::MemcachedPlan;
 
 pub(crate) struct Memcached {
@@ -12,7 +12,7 @@ pub(crate) struct Memcached {
 }
 
 impl Memcached {
-    pub(crate) fn new(plan: &MemcachedPlan, seed: u64, share: Share) -> Self {
+    pub(crate) fn new(plan: &MemcachedPlan, seed: u64, share: LoadShare) -> Self {
         let draws = KeyDraws::new(&plan.keyspace, seed, share);
         Memcached { draws, keys_per_get: plan.keys_per_get.max(1), is_meta: plan.is_meta }
     }
@@ -67,7 +67,7 @@ mod tests {
 
     fn first(plan: &MemcachedPlan) -> (String, u32) {
         let mut out = Vec::new();
-        let target = Memcached::new(plan, 1, Share::one(0, 1)).put(&mut out);
+        let target = Memcached::new(plan, 1, LoadShare::one(0, 1)).put(&mut out);
         (String::from_utf8(out).unwrap(), target)
     }
 

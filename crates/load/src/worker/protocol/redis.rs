@@ -2,7 +2,7 @@ use super::commands::{KeyDraws, Word, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};
 use crate::replies::resp::Resp;
-use record::Share;
+use record::LoadShare;
 use record::protocol::RedisPlan;
 
 pub(crate) struct Redis {
@@ -16,7 +16,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn new(plan: &RedisPlan, seed: u64, share: Share) -> Self {
+    pub(crate) fn new(plan: &RedisPlan, seed: u64, share: LoadShare) -> Self {
         let parsed = |words: &[String]| words.iter().map(|word| Word::parse(word)).collect::<Vec<_>>();
         let usual = || {
             let words = |text: &str| text.split(' ').map(Word::parse).collect();
@@ -110,7 +110,7 @@ mod tests {
 
     fn first(plan: &RedisPlan) -> String {
         let mut out = Vec::new();
-        Redis::new(plan, 1, Share::one(0, 1)).put(&mut out);
+        Redis::new(plan, 1, LoadShare::one(0, 1)).put(&mut out);
         String::from_utf8(out).unwrap()
     }
 

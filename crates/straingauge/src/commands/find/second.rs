@@ -33,6 +33,9 @@ pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option
         return Err(wrong_usage("settle of [find] needs a command next to the server: add --beside"));
     }
     let (command, settle) = match (&options.compare_with, &options.beside) {
+        (None, None) if options.threshold.is_some() => {
+            return Err(wrong_usage("threshold of [find] compares two servers: add --compare-with or --beside"));
+        }
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             return Err(wrong_usage("--compare-with and --beside exclude each other: leave one out"));
