@@ -391,8 +391,8 @@ fn server_errors(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
         [failed, stray].into_iter().flatten().collect::<Vec<_>>().join("; "),
         if closes_unannounced(&outcomes, plan) {
-            "the server closes connections after an answer without 'Connection: close': measure it with \
-             --requests-per-connection 1"
+            "add --requests-per-connection 1, because the server closes connections after an answer without \
+             'Connection: close'"
         } else {
             "check the server's error log; the figures include its error path"
         },

@@ -6,7 +6,7 @@ use super::evidence::{Evidence, typical};
 use super::rules::{
     Finding, backend, backend_pool, finding, lock, neighbour, slow_file, slow_readers, unequal_workers, worker_pool,
 };
-use crate::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, serves};
+use crate::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, WaitLevel, serves};
 use crate::zones::load_words;
 use record::account::WaitKind;
 use record::{Sweep, names};
@@ -17,6 +17,8 @@ const QUEUE_GROWTH: f64 = 0.4;
 const LEAST_ADDED: f64 = 1.0;
 /// Least share of a stage's time in one kind of wait, for that wait to be the cause.
 const MOST_OF_IT: f64 = 0.4;
+/// Least share of the time of threads that mostly run, without filling a CPU, for a wait to be named.
+const MIXED: f64 = 0.2;
 /// Share of the server's CPUs in use by its threads from which the CPUs are the limit. Interrupts take the rest.
 const MOSTLY_RUNNING: f64 = 0.8;
 /// Busy share from which on a process, or the connections to another server, have little idle time.
@@ -156,7 +158,13 @@ impl AccountRange<'_> {
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
         let most_threads = most.map_or(0.0, |wait| wait.threads);
         if group.running >= MOST_OF_IT * work || group.running >= most_threads.max(ready) {
-            return None;
+            let is_blocking = |wait: &&WaitLevel| {
+                use WaitKind::{Backend, File, Pipe, Send, Sleep};
+                matches!(wait.kind, File | Pipe | Sleep | Backend | Send)
+            };
+            let most = most.filter(is_blocking).filter(|most| most.threads >= ready.max(MIXED * work))?;
+            let is_cpu_full = group.running >= self.full * group.threads;
+            return if is_cpu_full { None } else { worker_pool::full(self, group, most, work) };
         }
         if ready > most_threads {
             return (group.ready_others >= MOST_OF_IT * work).then(|| neighbour::full(self, group, work)).flatten();

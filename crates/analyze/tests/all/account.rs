@@ -151,6 +151,16 @@ fn a_full_pool_of_connections_between_two_processes_of_the_server_is_named() {
 }
 
 #[test]
+fn a_thread_that_waits_for_each_answer_of_a_backend_needs_no_more_connections() {
+    let (found, because) = rules(|point, _, rate| {
+        let waits = [(Backend, "recvfrom", "10.0.0.9:5432", 0.9), (Events, "epoll_wait", "", 0.02)];
+        keep(point, vec![group("app", 0.08, 0.0, &waits)], vec![backend(1, 0.9, rate)]);
+    });
+    assert_eq!(found, ["backend-pool"], "{because}");
+    assert!(because.contains("0.9 of its 1 connection had") && because.contains("1 thread of app waited"), "{because}");
+}
+
+#[test]
 fn waiting_for_a_semaphore_is_distinguished_from_waiting_for_work() {
     let of = |waiting: fn(f64) -> f64| {
         rules(move |point, load, _| {
@@ -169,6 +179,23 @@ fn waiting_for_a_semaphore_is_distinguished_from_waiting_for_work() {
         keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
     });
     assert!(because.contains("at any time (1000 waits/s, the longest"), "{because}");
+}
+
+#[test]
+fn a_thread_that_runs_and_waits_without_idle_time_is_full() {
+    // An event loop that syncs a file in each request.
+    let of = |synced: f64, idle: f64| {
+        rules(move |point, load, _| {
+            let idle = if load < 2.0 { 0.3 } else { idle };
+            let waits = [(File, "fsync", "j.log", synced), (Events, "epoll_wait", "", idle)];
+            keep(point, vec![group("app", 1.0 - synced - idle, 0.0, &waits)], Vec::new());
+        })
+    };
+    let (found, because) = of(0.4, 0.02);
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("1 thread of app had no idle time") && because.contains("in fsync j.log"), "{because}");
+    assert!(!of(0.1, 0.02).0.contains(&"worker-pool".to_string()), "it runs");
+    assert!(!of(0.4, 0.2).0.contains(&"worker-pool".to_string()), "it has idle time");
 }
 
 #[test]
@@ -447,7 +474,8 @@ fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
     let of = |longest_ns: u64, others: &[ThreadGroup]| responding_in(51e3, longest_ns, others);
     assert_eq!(of(50_000_000, &[]), ["blocked-loop"]);
     assert_eq!(of(3_000_000, &[]), [""; 0]);
-    assert_eq!(responding_in(12e3, 50_000_000, &[]), [""; 0], "it served several requests without a pause");
+    assert_eq!(responding_in(60e3, 130_000_000, &[]), ["blocked-loop"], "others follow without a pause");
+    assert_eq!(responding_in(12e3, 90_000_000, &[]), [""; 0], "it served several requests without a pause");
     let other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     assert_eq!(of(50_000_000, &[other]), [""; 0], "another thread serves what comes meanwhile");
     let timers = group("app", 0.01, 0.0, &[(Events, "epoll_pwait", "", 0.99)]);

@@ -45,25 +45,33 @@ fn is_used(one: &BackendLevel, in_flight: f64) -> bool {
 
 fn exhausted(reading: &AccountRange<'_>, high: &BackendLevel, low: Option<&BackendLevel>) -> Option<FoundLimit> {
     let in_flight = reading.high.in_flight();
+    let connections = count(high.connections.round() as u64, "connection");
+    let is_waiting = |group: &&GroupLevel| {
+        group.busy_ratio() >= reading.full && group.blocked(WaitKind::Backend) >= LITTLE_IDLE * high.busy
+    };
+    let waiting = reading.high.groups.iter().find(is_waiting);
     let since = reading.since(|level| {
         let mut all = level.backends.iter().chain(&level.own_backends);
         all.any(|one| one.address == high.address && is_used(one, level.in_flight()))
     });
     let before = low.map_or(String::new(), |low| format!(" ({} at the lowest load)", format_nanos(low.call_us * 1e3)));
     let because = format!(
-        "The pool of connections to {} is exhausted from {since} on: at {} {:.1} of its {:.0} connections had a call \
-         in progress at any time, while {:.1} requests were in progress. The backend itself answers in {}{before}.",
+        "The pool of connections to {} is exhausted from {since} on: at {} {:.1} of its {} had a call in progress at \
+         any time, while {in_flight:.1} requests were in progress. The backend itself answers in {}{before}.{}",
         high.address,
         reading.at_high(),
         high.busy,
-        high.connections,
-        in_flight,
+        connections,
         format_nanos(high.call_us * 1e3),
+        waiting.map_or(String::new(), |group| format!(" {} waited for each answer.", group.label())),
     );
-    let remedy = format!(
-        "To try: more than {:.0} connections in the pool, or fewer calls per request; the backend is not the limit \
-         yet.",
-        high.connections
-    );
+    let remedy = if waiting.is_some() {
+        "To try: more threads or processes, or calls that do not block the thread; more connections alone do not help."
+            .into()
+    } else {
+        format!(
+            "To try: more than {connections} in the pool, or fewer calls per request; the backend is not the limit yet."
+        )
+    };
     FoundLimit::new(RULE.id, because, remedy, &[])
 }

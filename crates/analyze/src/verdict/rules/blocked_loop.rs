@@ -6,7 +6,7 @@ pub(super) const RULE: Rule = Rule {
     id: "blocked-loop",
     cause: "an event loop is blocked by long work",
     evidence: "the account: CPU time between two waits of a thread that waits for events",
-    threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; at most 1.25 times the \
+    threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; at most four times the \
                 longest response time; one such thread per process",
     refuted_by: "the longest work stays as long without the requests of one kind",
     remedy: "a worker thread or process for the long work; `straingauge profile :PORT` names its functions",
@@ -21,8 +21,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
-    // A longer time without a pause belongs to several requests.
-    const PER_RESPONSE: f64 = 1.25;
+    // A much longer time without a pause belongs to several requests.
+    const PER_RESPONSE: f64 = 4.0;
     // Helper threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
     let waits_for_events = |group: &&GroupLevel| {
@@ -41,13 +41,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let is_alone =
         |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
     let sweep = evidence.sweep()?.sweep;
+    let response_us = |point: &Point| match point.outcomes.unfinished + point.outcomes.timed_out {
+        0 => point.value(names::RESPONSE_MAX).unwrap_or(f64::INFINITY),
+        _ => f64::INFINITY,
+    };
+    let low_loads = evidence.accounts().iter().take(LOADS);
+    let low_points = low_loads.flat_map(|level| evidence.points_at(sweep, level.load));
+    let most_ms = PER_RESPONSE * low_points.map(response_us).fold(0.0, f64::max) / 1e3;
     let longest = |level: &AccountLevel| {
-        let response_us = |point: &Point| match point.outcomes.unfinished + point.outcomes.timed_out {
-            0 => point.value(names::RESPONSE_MAX),
-            _ => None,
-        };
-        let longest_us = evidence.points_at(sweep, level.load).map(|point| response_us(point).unwrap_or(f64::INFINITY));
-        let most_ms = PER_RESPONSE * longest_us.fold(0.0, f64::max) / 1e3;
         let loops = level.groups.iter().filter(waits_for_events).filter(is_alone);
         let group = loops.into_iter().find(|group| (LEAST_MS..=most_ms).contains(&group.longest_work_ms))?;
         Some((group.name.clone(), group.processes.len(), group.work_ms, group.longest_work_ms))
