@@ -1,6 +1,7 @@
 //! The engine against well-behaved and faulty servers, which run in this process or a child of it and listen on
 //! loopback.
 
+mod arrival;
 mod cold;
 mod connecting;
 mod framing;
@@ -9,6 +10,7 @@ mod lengths;
 mod many_connections;
 mod open_loop;
 mod outcomes;
+mod plans;
 mod probing;
 mod protocols;
 mod real_http2;
