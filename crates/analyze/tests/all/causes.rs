@@ -109,19 +109,23 @@ fn a_server_pinned_to_few_cpus_is_distinguished_from_one_that_was_given_few() {
 
 #[test]
 fn background_work_is_distinguished_from_work_that_grows_with_requests() {
-    let works = |at_rest: f64, with_load: f64| {
+    let woken = |at_rest: f64, with_load: f64, per_request: f64| {
         judged(healthy(), fixture::record(), move |point| {
-            let used = 8e-6 * point.value(names::THROUGHPUT).unwrap();
+            let rate = point.value(names::THROUGHPUT).unwrap();
+            let used = 8e-6 * rate;
             let more = with_load * used;
             let serving = group("app", used, 0.0, &[(WaitKind::Events, "epoll_wait", "", 1.0 - used)]);
             let idle = (1.0 - at_rest - more).max(0.0);
-            let other = group("compactor", at_rest + more, 0.0, &[(WaitKind::Work, "futex", "", idle)]);
+            let mut other = group("compactor", at_rest + more, 0.0, &[(WaitKind::Work, "futex", "", idle)]);
+            other.waits[0].times += (per_request * rate) as u64;
             set(point, names::SERVER_CPUS_USED, used + at_rest + more, 10);
             keep(point, vec![serving, other], Vec::new());
         })
     };
+    let works = |at_rest: f64, with_load: f64| woken(at_rest, with_load, 0.0);
     let verdict = works(0.3, 0.0);
     assert_eq!(found(&verdict), ["background"], "{:?}", verdict.sentences);
+    assert!(woken(0.3, 0.0, 1.0).causes.is_empty(), "each request wakes it, and a compiler makes requests cheaper");
     assert!(
         because(&verdict).contains("the threads of app: compactor used 0.30 to 0.30 CPUs"),
         "{}",

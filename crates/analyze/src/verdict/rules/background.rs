@@ -5,8 +5,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "background work of the server takes CPU time",
     evidence: "the account: CPUs of the threads with one name, by load; the throughput",
     threshold: "at least three loads; at least 0.1 CPUs at each of them, at most 1.5 times those at the lowest, while \
-                throughput grew three times and the CPU time of the server's other threads twice; at least a tenth of \
-                the server's CPU time at the highest load",
+                throughput grew three times, the CPU time of the server's other threads twice, and their own waits \
+                did not double; at least a tenth of the server's CPU time at the highest load",
     refuted_by: "these threads use less CPU time without load",
     remedy: "run that work less often, at another time, or on separate CPUs",
     source: "utilisation law: CPU time that does not grow with throughput belongs to no request",
@@ -40,11 +40,19 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let cpus = range(levels.iter().map(|level| running(level, &group.name)));
         cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_GROWTH * running(first, &group.name))
     };
+    // Threads that serve requests wait more often as throughput grows, even if a compiler makes requests cheaper.
+    let wakes = |level: &AccountLevel, name: &str| -> f64 {
+        let waits = level.groups.iter().filter(|group| group.name == name).flat_map(|group| &group.waits);
+        waits.map(|wait| wait.times_per_sec).sum()
+    };
+    let is_of_requests =
+        |group: &&GroupLevel| wakes(last, &group.name) >= OTHERS_GROWTH * wakes(first, &group.name).max(1.0);
     let grows = |group: &GroupLevel| {
         let most = levels.iter().map(|level| running(level, &group.name)).fold(0.0, f64::max);
         most >= LEAST_CPUS && most >= OTHERS_GROWTH * running(first, &group.name)
     };
-    let group = first.groups.iter().filter(is_steady).max_by(|a, b| a.running.total_cmp(&b.running))?;
+    let steady = first.groups.iter().filter(is_steady).filter(|group| !is_of_requests(group));
+    let group = steady.max_by(|a, b| a.running.total_cmp(&b.running))?;
     let (least, most) = range(levels.iter().map(|level| running(level, &group.name)))?;
     let share = running(last, &group.name) / used;
     if share < LEAST_SHARE || !last.groups.iter().any(grows) {
