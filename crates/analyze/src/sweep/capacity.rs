@@ -11,19 +11,21 @@ const CONNECTIONS: u64 = 64;
 
 /// The highest goodput of a closed loop so far, requests per second.
 pub fn capacity(points: &[Point]) -> Option<f64> {
-    closed(points).filter_map(|point| point.value(names::GOODPUT)).max_by(f64::total_cmp)
+    closed(points).map(|(_, goodput)| goodput).max_by(f64::total_cmp)
 }
 
 /// The highest goodput of a closed loop that met the criteria, requests per second. The lowest goodput if none met
 /// them: the peak of a server with long queues is far above the rate that it can hold.
 pub fn held_goodput(points: &[Point], criteria: &Criteria) -> Option<f64> {
-    let is_held = |point: &&Point| judged(point, criteria) == Some(TrialResult::Held);
-    let held = closed(points).filter(is_held).filter_map(|point| point.value(names::GOODPUT)).max_by(f64::total_cmp);
-    held.or_else(|| closed(points).filter_map(|point| point.value(names::GOODPUT)).min_by(f64::total_cmp))
+    let held = closed(points).filter(|(point, _)| judged(point, criteria) == Some(TrialResult::Held));
+    let most_held = held.map(|(_, goodput)| goodput).max_by(f64::total_cmp);
+    most_held.or_else(|| closed(points).map(|(_, goodput)| goodput).min_by(f64::total_cmp))
 }
 
-fn closed(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points.iter().filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Single))
+/// The points of a closed loop, each with its goodput.
+fn closed(points: &[Point]) -> impl Iterator<Item = (&Point, f64)> {
+    let is_closed = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Single);
+    points.iter().filter(is_closed).filter_map(|point| Some((point, point.value(names::GOODPUT)?)))
 }
 
 /// One closed-loop point.

@@ -108,7 +108,7 @@ fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
     evidence.are_cpus_full(&points) == Some(true) && running >= MOSTLY_RUNNING * cpus
 }
 
-impl AccountRange<'_> {
+impl<'a> AccountRange<'a> {
     /// The highest load under strain, in words.
     pub fn at_high(&self) -> String {
         load_words(self.high.load, self.sweep)
@@ -117,6 +117,11 @@ impl AccountRange<'_> {
     /// The last load before the strain, in words.
     pub fn at_low(&self) -> String {
         load_words(self.low.load, self.sweep)
+    }
+
+    /// The lowest load at which the places of the requests are known.
+    pub fn lowest(&self) -> Option<&'a AccountLevel> {
+        self.all.iter().find(|level| level.requests.is_some())
     }
 
     /// The first load from which on a condition holds, in words.

@@ -33,8 +33,7 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
 /// show it.
 pub fn full_to_own(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let high = reading.high.asked_of_own().next().filter(|high| is_used(high, reading.high.in_flight()))?;
-    let first = reading.all.iter().find(|level| level.requests.is_some())?;
-    let low = first.own_backends.iter().find(|one| one.address == high.address);
+    let low = reading.lowest()?.own_backends.iter().find(|one| one.address == high.address);
     if is_slower(high, low) { None } else { exhausted(reading, high, low) }
 }
 

@@ -33,17 +33,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if levels.len() < LEAST_LOADS || rates.1 < LEAST_GROWTH * rates.0 {
         return None;
     }
-    let running = |level: &AccountLevel, name: &str| -> f64 {
-        level.groups.iter().filter(|group| group.name == name).map(|group| group.running).sum()
-    };
+    let running = |level: &AccountLevel, name: &str| level.group(name).map_or(0.0, |group| group.running);
     let is_steady = |group: &&GroupLevel| {
         let cpus = range(levels.iter().map(|level| running(level, &group.name)));
         cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_GROWTH * running(first, &group.name))
     };
     // Threads that serve requests wait more often as throughput grows, even if a compiler makes requests cheaper.
-    let wakes = |level: &AccountLevel, name: &str| -> f64 {
-        let waits = level.groups.iter().filter(|group| group.name == name).flat_map(|group| &group.waits);
-        waits.map(|wait| wait.times_per_sec).sum()
+    let wakes = |level: &AccountLevel, name: &str| {
+        let waits = level.group(name).map(|group| group.waits.iter().map(|wait| wait.times_per_sec));
+        waits.map_or(0.0, Iterator::sum)
     };
     let is_of_requests =
         |group: &&GroupLevel| wakes(last, &group.name) >= OTHERS_GROWTH * wakes(first, &group.name).max(1.0);

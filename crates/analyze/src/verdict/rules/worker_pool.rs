@@ -29,7 +29,7 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
         return None;
     }
     // Threads beyond the number of requests serve none: they poll for work.
-    let lowest = reading.all.iter().find(|level| level.requests.is_some())?;
+    let lowest = reading.lowest()?;
     let asleep = lowest.group(&group.name).map_or(0.0, |same| same.blocked(WaitKind::Sleep));
     if most.kind == WaitKind::Sleep && asleep > lowest.in_flight() + 1.0 {
         return None;
