@@ -1,6 +1,6 @@
 //! Compares two runs. The ratio B / A of a figure is a mean over all loads that both measured, with an interval from
-//! the repeats ([`pooled`]). If the runs were measured in turn, the points of one round are compared with each other,
-//! so drift cancels.
+//! the repeats ([`mod@pooled`]). If the runs were measured in turn, the points of one round are compared with each
+//! other, so drift cancels.
 //!
 //! A figure is worse if its whole interval is on the worse side of no change and reaches beyond the threshold; it is
 //! not worse if the interval ends before the threshold; otherwise it is open. The intervals are wide enough that all

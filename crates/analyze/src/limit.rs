@@ -243,7 +243,7 @@ impl FailLimit {
         })
     }
 
-    /// Checks figures of a run, e.g. [`crate::zones::Findings::figures`].
+    /// Checks figures of a run, e.g. [`crate::answer::figures`].
     pub fn check_figures(&self, figures: &Figures) -> LimitCheck {
         let figure = figures.get(self.figure);
         self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()), "")

@@ -10,9 +10,9 @@
 //! [`capabilities()`] lists what this machine can measure.
 //!
 //! ```no_run
-//! use observe::{Group, Observer, Target};
+//! use observe::{Group, Observer, WatchTarget};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let target = Target {
+//! let target = WatchTarget {
 //!     port: 8080,
 //!     group: Group::ListeningOn(8080),
 //!     netns_pid: None,

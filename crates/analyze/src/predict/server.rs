@@ -1,7 +1,9 @@
 //! The server as a closed network of one class: a station with the server's CPUs, and a delay for the path and the
 //! client. The demand changes with the load:
 //!
-//!     demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
+//! ```text
+//! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
+//! ```
 //!
 //! - `wake`: a request that finds the CPU idle pays for waking it. If caches and the CPU's clock cool down meanwhile,
 //!   it pays `wake / (1 + X cooling)` at the rate X instead (time constant `cooling`, exponential gaps).

@@ -197,7 +197,7 @@ impl LogRequestWriter {
         writer
     }
 
-    /// The block of a request, for [`Http2Session::put_block`](super::Session::put_block).
+    /// The block of a request, for [`Http2Session::put_block`](super::Http2Session::put_block).
     pub fn block(&self, method: &[u8], path: &[u8], has_length: bool) -> Box<[u8]> {
         let mut block = Vec::with_capacity(self.before.len() + self.after.len() + path.len() + 40);
         put_field(&mut block, FieldForm::Plain, b":method", method);

@@ -111,7 +111,8 @@ impl<R: Default + Clone> Http2Session<R> {
         }
     }
 
-    /// Puts a request without a body, whose block a [writer](super::Writer) has made. `requests` has its trace id.
+    /// Puts a request without a body, whose block a [writer](super::LogRequestWriter) has made. `requests` has its
+    /// trace id.
     pub fn put_block(&mut self, requests: &RequestBlocks, block: &[u8], is_head: bool, request: R) {
         self.put_header(request, is_head, 0, |coding, out| requests.put_block(block, coding, out));
     }

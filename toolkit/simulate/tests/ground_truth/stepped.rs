@@ -31,7 +31,7 @@ const HALT: u8 = 0xf4;
 pub struct Truth {
     /// Instructions of the server's end by function (index plus 1; 0 is user code) and row.
     pub instructions: BTreeMap<(u32, u8), u64>,
-    /// Instructions of the client's end.
+    /// Instructions of the client's end; a repeated string instruction counts once, whatever its elements.
     pub client: u64,
     /// Interrupts that came between two instructions of the kernel.
     pub interrupts: u64,
@@ -201,14 +201,15 @@ impl Stepping<'_> {
             // An interrupt came first. The instruction here has not run, unless it waited for that interrupt.
             let has_run = is_halt || !self.interrupt_entries.contains(&next.ip());
             // Up to QEMU 9 a repeated string instruction ends with an additional step without an element.
-            let is_after_last = here.ip() == stayed_at && here.get(Registers::CX) == 0;
+            let is_further = here.ip() == stayed_at;
+            let is_after_last = is_further && here.get(Registers::CX) == 0;
             stayed_at = if has_run && next.ip() == here.ip() { here.ip() } else { 0 };
             match judged {
                 _ if is_after_last => {}
                 Some(Some(place)) if has_run => {
                     *self.truth.instructions.entry(place).or_default() += 1;
                 }
-                Some(None) if has_run => self.truth.client += 1,
+                Some(None) if has_run => self.truth.client += u64::from(!is_further),
                 Some(_) if !has_run && here.is_kernel() => self.truth.interrupts += 1,
                 _ => {}
             }

@@ -11,9 +11,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "last byte 38 to 48 ms and a round trip (the time to connect) after the first, in every point of at \
                 least two loads below the yield point (at least 10 requests in each, 30 in all; answers of at most 64 \
                 KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an acknowledgement by 40 ms",
-    refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
-    remedy: "TCP_NODELAY on the server's connections, or head and body in one write; `strace -f -e \
-             trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
+    refuted_by: "the server sends each answer with one write, or the wait is in the server",
+    remedy: "TCP_NODELAY on the server's connections, or head and body in one write",
     source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
              the one before, which may be delayed",
     is_limit: false,
@@ -66,7 +65,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     {
         return None;
     }
-    let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
     let round_trip_us = median(&round_trips)?;
     let far = if round_trip_us > FAR_CONNECT_US {
         format!(" and a round trip ({} to connect)", format_nanos(round_trip_us * 1e3))
@@ -83,10 +81,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             format_nanos(most * 1e3),
             grouped(requests as f64)
         ),
-        format!(
-            "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer); `{command}` \
-             shows the writes of an answer."
-        ),
-        &[command],
+        "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer).".into(),
+        &[],
     )
 }

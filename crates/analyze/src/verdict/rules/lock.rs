@@ -66,7 +66,8 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
          that are reused, or use processes instead of threads."
     } else {
         "To try: hold it for a shorter time (no sleep, file access or call to another server inside it), or divide it; \
-         the page has the stacks of the threads that waited and of those that released it."
+         if it is a semaphore or a pool, let more in. The page has the stacks of the threads that waited and of those \
+         that released it."
     };
     FoundLimit::new(RULE.id, because, remedy.into(), &[])
 }

@@ -18,8 +18,7 @@ pub(super) const RULE: Rule = Rule {
                 least a quarter of their time. A possibility unless the program is Python or Ruby, or they waited for \
                 at least half of it, a quarter more than at low loads",
     refuted_by: "throughput stays the same with twice as many processes",
-    remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch \
-             -ex 'thread apply all backtrace'` under load shows the lock",
+    remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`)",
     source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: work that only one thread may do at \
              a time is the limit",
     is_limit: true,
@@ -129,7 +128,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let times = grouped(times as f64);
         format!("; its threads waited for another one for {} of their time (n = {times}){before}", percent(share))
     });
-    let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     finding(
         format!(
             "The server runs one thread at a time: its busiest process {}{}. The reason is an interpreter's lock \
@@ -137,12 +135,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             held.clause(),
             waited.unwrap_or_default()
         ),
-        format!(
-            "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI \
-             `--processes 2`), or less work under that lock; if twice as many processes bring no more throughput, it \
-             is something else. `{command}` under load shows the lock (`take_gil` is CPython's)."
-        ),
-        &[command],
+        "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI \
+         `--processes 2`), or less work under that lock; if twice as many processes bring no more throughput, it is \
+         something else. The page has the stacks of its threads (`take_gil` is CPython's lock)."
+            .into(),
+        &[],
     )?
     .proven_if(held.is_proven)
 }
