@@ -63,7 +63,7 @@ mod yardstick;
 pub use capabilities::capabilities;
 pub use error::ObserveError;
 pub use group::{Group, WatchTarget};
-pub use listening::{ServerProcess, listening_addresses, server_on_port};
+pub use listening::{ServerProcess, listening_addresses, other_ports, server_on_port};
 pub use network::FailedConnections;
 pub use observer::Observer;
 pub use time_wait::TimeWaitSockets;

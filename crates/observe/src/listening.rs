@@ -62,6 +62,15 @@ pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<Sock
     Ok(addresses.into_iter().collect())
 }
 
+/// The other ports that have a listener in the network namespace of `netns_pid`.
+pub fn other_ports(port: u16, netns_pid: Option<u32>) -> Result<BTreeSet<u16>, ObserveError> {
+    let mut ports = BTreeSet::new();
+    PortReader::open(netns_pid, port)?
+        .read_elsewhere(port, Scope::ListenersElsewhere, |socket| _ = ports.insert(socket.local.port()))
+        .map_err(|source| ObserveError::Sockets { port, source })?;
+    Ok(ports)
+}
+
 fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<TcpSocket>, ObserveError> {
     let sockets = PortReader::open(netns_pid, port)?.read(port, Scope::Listeners);
     sockets.map(|sockets| sockets.listeners).map_err(|source| ObserveError::Sockets { port, source })

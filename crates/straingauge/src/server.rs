@@ -297,9 +297,10 @@ impl RunningServer {
                         plan.port
                     ),
                     None => bail!(
-                        "the server '{}' does not listen on port {} after {} s; {SILENCE_HINT}{}",
+                        "the server '{}' does not listen on port {}{} after {} s; {SILENCE_HINT}{}",
                         plan.argv[0],
                         plan.port,
+                        self.other_ports(plan.port),
                         plan.timeout.as_secs_f64(),
                         self.output.last_words().map(|words| format!(" It said: {words}")).unwrap_or_default()
                     ),
@@ -307,6 +308,13 @@ impl RunningServer {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// The ports on which it listens instead, in words. In a shared namespace they may be another server's.
+    fn other_ports(&self, port: u16) -> String {
+        let ports = self.pair.as_ref().and_then(|_| observe::other_ports(port, self.netns_pid()).ok());
+        let ports: Vec<String> = ports.iter().flatten().take(5).map(u16::to_string).collect();
+        if ports.is_empty() { String::new() } else { format!(" but on {}", ports.join(", ")) }
     }
 
     /// Chooses the client's namespace: across the veth, or the server's own if it listens only on loopback.

@@ -77,6 +77,15 @@ fn a_server_that_never_listens_is_reported() {
 }
 
 #[test]
+fn a_server_on_another_port_is_reported_with_that_port() {
+    skip_unless!(is_root(), "needs root, to make network namespaces");
+    let script = "import socket,time; s=socket.socket(); s.bind(('0.0.0.0',8099)); s.listen(); time.sleep(600)";
+    find("http://127.0.0.1:8098/", &["--isolate", "always", "--server-timeout", "2s", "--", "python3", "-c", script])
+        .exits_with(1)
+        .complains_of(&["python3", "does not listen on port 8098 but on 8099"]);
+}
+
+#[test]
 fn a_missing_server_program_is_reported() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     // An inaccessible folder in PATH would cause a different error.
