@@ -613,7 +613,14 @@ int BPF_PROG(on_answer, struct sock *sk, int bytes, int flags) {
     if (bytes < 0 || flags & (MSG_PEEK | MSG_ERRQUEUE) || !may_be_outgoing(sk))
         return 0;
     o = bpf_map_lookup_elem(&outgoing, &key);
-    if (!o || o->window != gate.window || !o->busy_since_ns)
+    if (!o || o->window != gate.window) {
+        /* The first event of the connection is an answer: its call was sent before the window opened. */
+        o = bytes ? outgoing_of(sk) : 0;
+        if (!o)
+            return 0;
+        o->busy_since_ns = gate.opened_ns;
+    }
+    if (!o->busy_since_ns)
         return 0;
     ns = passed(o->busy_since_ns, bpf_ktime_get_ns());
     o->busy_since_ns = 0;

@@ -374,6 +374,28 @@ mod tests {
         assert!(blocked["bash"] && !blocked.contains_key("parent"), "{blocked:?}");
     }
 
+    /// Otherwise a window that is not much longer than a call would show too few calls, of too long a time.
+    #[test]
+    fn a_call_in_progress_at_the_begin_is_counted() {
+        let test = "a_call_in_progress_at_the_begin_is_counted";
+        let Some(mut accountant) = started(test) else { return };
+        if !kernel_has_send_events() {
+            return println!("SKIPPED {test}: this kernel has no event for sends and receives");
+        }
+        let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut outgoing = TcpStream::connect(backend.local_addr().unwrap()).unwrap();
+        let (mut far, _) = backend.accept().unwrap();
+        outgoing.write_all(b"asks").unwrap();
+        let account = account_of(&mut accountant, || {
+            far.write_all(b"says").unwrap();
+            outgoing.read_exact(&mut [0; 4]).unwrap();
+        });
+        let address = backend.local_addr().unwrap().to_string();
+        let found = account.backends.iter().find(|one| one.address.as_str() == address).expect("the call");
+        assert_eq!((found.calls, found.busy_ns, found.connections), (1, found.longest_ns, 1), "{account:?}");
+        assert!(found.busy_ns <= account.window_ns, "the part before the window does not count: {account:?}");
+    }
+
     #[test]
     fn a_connection_that_was_accepted_at_another_port_leads_to_no_backend() {
         let test = "a_connection_that_was_accepted_at_another_port_leads_to_no_backend";
