@@ -8,26 +8,26 @@ pub mod types;
 pub use mapped::MappedArray;
 pub use types::Shared;
 
+use flate2::read::GzDecoder;
 use libbpf_rs::{
     Error, ErrorExt, ErrorKind, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
 };
 use record::lock;
-use std::io;
+use std::io::{self, Read};
 use std::sync::Mutex;
 
-#[repr(C, align(8))]
-pub struct Compiled<T: ?Sized = [u8]>(T);
+/// An object that the build script has compressed.
+pub struct Compiled(&'static [u8]);
 
 macro_rules! compiled {
     ($name:literal) => {
-        &Compiled(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
+        &Compiled(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o.gz")))
     };
 }
 pub static ACCOUNT: &Compiled = compiled!("account");
 pub static WATCH: &Compiled = compiled!("watch");
 pub static PROFILE: &Compiled = compiled!("profile");
 pub static EXACT: &Compiled = compiled!("exact");
-
 pub static SLOW: &Compiled = compiled!("slow");
 
 /// Maximum bytes of libbpf's last messages, which include the verifier's log.
@@ -89,8 +89,10 @@ pub fn load(
     object: &'static Compiled,
     prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
 ) -> Result<Object, Refusal> {
+    let mut bytes = Vec::new();
     logged(|| {
-        let mut open = ObjectBuilder::default().name("straingauge")?.open_memory(&object.0)?;
+        GzDecoder::new(object.0).read_to_end(&mut bytes)?;
+        let mut open = ObjectBuilder::default().name("straingauge")?.open_memory(&bytes)?;
         prepare(&mut open)?;
         open.load()
     })
