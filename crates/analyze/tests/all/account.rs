@@ -148,6 +148,16 @@ fn a_full_pool_of_connections_between_two_processes_of_the_server_is_named() {
     });
     assert_eq!(found, ["backend-pool"], "{because}");
     assert!(because.contains("3.9 of its 4 connections had a call in progress"), "{because}");
+    // Threads with a connection each to a pooler, which has 3 to the database.
+    let (found, because) = rules(|point, load, rate| {
+        let idle = |name: &str| group(name, 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+        let outer = BackendUse { is_own: true, ..backend(load as u64, load - 0.1, rate) };
+        let address = "127.0.0.1:5432".into();
+        let inner = BackendUse { is_own: true, address, ..backend(3, load.min(3.0) - 0.1, rate) };
+        keep(point, vec![idle("pooler"), idle("database")], vec![outer, inner]);
+    });
+    assert_eq!(found, ["backend-pool"], "{because}");
+    assert!(because.contains("connections to 127.0.0.1:5432 is exhausted"), "{because}");
 }
 
 #[test]

@@ -29,10 +29,11 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     exhausted(reading, high, low)
 }
 
-/// A full pool of connections between two processes of the server. If the process that answers is full, its threads
-/// show it.
+/// A full pool of connections between two processes of the server; of several in a row the smallest, at which the
+/// others wait. If the process that answers is full, its threads show it.
 pub fn full_to_own(reading: &AccountRange<'_>) -> Option<FoundLimit> {
-    let high = reading.high.asked_of_own().next().filter(|high| is_used(high, reading.high.in_flight()))?;
+    let used = reading.high.asked_of_own().filter(|high| is_used(high, reading.high.in_flight()));
+    let high = used.min_by(|a, b| a.connections.total_cmp(&b.connections))?;
     let low = reading.lowest()?.own_backends.iter().find(|one| one.address == high.address);
     if is_slower(high, low) { None } else { exhausted(reading, high, low) }
 }
