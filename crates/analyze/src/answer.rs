@@ -5,8 +5,11 @@
 //! each other, a number is absent and the reason is given.
 
 use crate::disturbance::DISTURBED_RATIO;
+use crate::point::points_at;
 use crate::programs;
 use crate::shown::in_brackets;
+use crate::statistics::median;
+use crate::verdict::proof::Dearer;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
     Findings, FullResource, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
@@ -14,7 +17,7 @@ use crate::zones::{
 };
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
-use record::{DoubtKind, Estimate, Figures, Origin, RunDir, Status, Sweep, names};
+use record::{DoubtKind, Estimate, Figures, Origin, RunDir, SlowPlace, Status, Sweep, names};
 use serde::Serialize;
 
 record::worded! {
@@ -120,7 +123,7 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
         capacity_per_sec: capacity.and_then(estimated),
         connections: findings.connections.as_ref().map_or(String::new(), connections),
         peak: peak(findings),
-        full: full(run, findings, causes),
+        full: full(run, findings, causes).map(|full| full.words),
         sure: Sure::High,
         sure_why: String::new(),
         settings: Vec::new(),
@@ -242,31 +245,53 @@ pub(crate) fn breaks_while_idle(findings: &Findings) -> bool {
     failed.is_some_and(|level| level.cpus_busy_ratio.is_some() && level.full(LEAST_BUSY_WHERE_IT_BREAKS).is_none())
 }
 
+/// The limit of the server, and how it is made dearer if that is known.
+pub(crate) struct FullStage {
+    pub words: String,
+    pub dearer: Option<Dearer>,
+}
+
 /// The limit of the server: a certain cause, else the CPU, thread or CPU limit that is full above the planned load,
 /// else a possible cause.
-fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
+pub(crate) fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<FullStage> {
     let limits = || causes.iter().filter(|cause| cause.is_limit);
+    let of_cause =
+        |cause: &Cause, sure: &str| FullStage { words: format!("{sure}{}", cause.cause), dearer: cause.dearer.clone() };
     if let Some(cause) = limits().find(|cause| cause.certainty == Certainty::Cause) {
-        return Some(cause.cause.clone());
+        return Some(of_cause(cause, ""));
     }
     let full = || {
         findings.rate.iter().chain(&findings.connections).flat_map(|sweep| {
             let from = crate::verdict::strained_from(sweep).unwrap_or(f64::INFINITY);
             let strained = sweep.levels.iter().filter(move |level| level.load >= from);
-            strained.filter_map(|level| level.full(findings.criteria.saturation_ratio))
+            strained.filter_map(move |level| {
+                Some((sweep.sweep, level.load, level.full(findings.criteria.saturation_ratio)?))
+            })
         })
     };
     let name = program(run);
-    let words = |resource: FullResource| match resource {
-        FullResource::Quota(_) => Some(format!("{name}'s CPU time limit is used up")),
-        FullResource::Cpus(_) => Some(format!("{name}'s CPUs are full")),
-        FullResource::Thread(_) => Some(format!("one thread of {name} is full")),
-        FullResource::CrowdedCpus(_) => None,
+    let of_resource = |(sweep, load, resource): (Sweep, f64, FullResource)| {
+        let figure = |name: &str| median(points_at(&run.points, sweep, load).filter_map(|point| point.value(name)));
+        let (words, at_once) = match resource {
+            FullResource::Quota(_) => (format!("{name}'s CPU time limit is used up"), figure(names::SERVER_QUOTA)),
+            FullResource::Cpus(_) => (format!("{name}'s CPUs are full"), figure(names::SERVER_CPUS)),
+            FullResource::Thread(of_cpu) => {
+                // The threads may be a little less busy than the busiest.
+                let full = figure(names::SERVER_CPUS_USED).map(|used| ((used + 0.1) / of_cpu).floor().max(1.0));
+                (format!("one thread of {name} is full"), full)
+            }
+            FullResource::CrowdedCpus(_) => return None,
+        };
+        let dearer = at_once.map(|at_once| Dearer { place: SlowPlace::Request, function: None, at_once });
+        Some(FullStage { words, dearer })
     };
-    let saturated = full().find_map(words).filter(|_| !breaks_while_idle(findings));
-    let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
+    let saturated = full().find_map(of_resource).filter(|_| !breaks_while_idle(findings));
+    let possible = || limits().next().map(|cause| of_cause(cause, "possibly "));
     let is_crowded = |resource: FullResource| matches!(resource, FullResource::CrowdedCpus(_));
-    let crowded = || full().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
+    let crowded = || {
+        let words = "its CPUs were full, much of it with other work".into();
+        full().any(|(.., resource)| is_crowded(resource)).then_some(FullStage { words, dearer: None })
+    };
     saturated.or_else(possible).or_else(crowded)
 }
 

@@ -8,6 +8,7 @@ mod evidence;
 mod facts;
 mod hot_function;
 mod layout;
+pub mod proof;
 pub mod rules;
 mod stage;
 mod sure;
@@ -87,6 +88,9 @@ pub struct Cause {
     pub commands: Vec<String>,
     /// The source of the rule.
     pub source: String,
+    /// How the full stage is made dearer, if that is known.
+    #[serde(skip)]
+    pub dearer: Option<proof::Dearer>,
 }
 
 impl Cause {
@@ -128,6 +132,7 @@ fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
             remedy: finding.remedy.clone(),
             commands: finding.commands.clone(),
             source: rule.source.into(),
+            dearer: finding.dearer.clone(),
         })
         .collect();
     // A log line that supports another cause is quoted there.

@@ -227,11 +227,13 @@ struct bpf_iter__task {
 #define FIRST_ARGUMENT_OF(regs) ((regs)->di)
 #define SECOND_ARGUMENT(regs) ((regs)->si)
 #define FOURTH_ARGUMENT(regs) ((regs)->r10)
+#define FUNCTION_ARGUMENT(regs) ((regs)->di)
 #elif defined(__TARGET_ARCH_arm64)
 #define SYSCALL_NUMBER(regs) ((regs)->syscallno)
 #define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
 #define SECOND_ARGUMENT(regs) ((regs)->regs[1])
 #define FOURTH_ARGUMENT(regs) ((regs)->regs[3])
+#define FUNCTION_ARGUMENT(regs) ((regs)->regs[0])
 #else
 #error "no rule yet for the registers of this architecture"
 #endif

@@ -9,7 +9,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* In the order of SlowPlace in crates/record/src/axis.rs. */
-enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACES };
+enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, LOCK, KERNEL_LOCK, PLACES };
 
 /* Limits for a faulty delay: time, and number of clock readings, which take at least 20 ns each. */
 #define MOST_NS 100000
@@ -108,5 +108,45 @@ SEC("uprobe")
 int slow_function_begins(void *context) {
     if (is_member(bpf_get_current_pid_tgid() >> 32))
         spin(FUNCTION);
+    return 0;
+}
+
+/* At the entry of pthread_mutex_unlock. The caller still holds the mutex; threads wait for it if its first word is 2
+ * (glibc, nptl/lowlevellock.h). */
+SEC("uprobe")
+int slow_mutex_held(struct pt_regs *regs) {
+    int state = 0;
+    if (!is_member(bpf_get_current_pid_tgid() >> 32))
+        return 0;
+    if (!bpf_probe_read_user(&state, sizeof state, (void *)FUNCTION_ARGUMENT(regs)) && state == 2)
+        spin(LOCK);
+    return 0;
+}
+
+/* Threads that wait for a lock of the kernel which one thread holds at a time. */
+TABLE(waiting, 16384, __u32, __u64);
+
+/* include/trace/events/lock.h */
+enum { LCB_F_WRITE = 4, LCB_F_RT = 8, LCB_F_MUTEX = 32 };
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(slow_lock_waits, void *lock, unsigned int flags) {
+    __u64 id = bpf_get_current_pid_tgid(), address = (__u64)lock;
+    __u32 pid = id;
+    if (flags & (LCB_F_WRITE | LCB_F_RT | LCB_F_MUTEX) && is_member(id >> 32))
+        bpf_map_update_elem(&waiting, &pid, &address, 0);
+    return 0;
+}
+
+/* The thread has the lock now. */
+SEC("tp_btf/contention_end")
+int BPF_PROG(slow_lock_taken, void *lock, int error) {
+    __u32 pid = bpf_get_current_pid_tgid();
+    __u64 *address = bpf_map_lookup_elem(&waiting, &pid);
+    if (!address || *address != (__u64)lock)
+        return 0;
+    bpf_map_delete_elem(&waiting, &pid);
+    if (!error)
+        spin(KERNEL_LOCK);
     return 0;
 }

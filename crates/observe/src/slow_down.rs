@@ -15,6 +15,7 @@ use crate::watch::WatchError;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{PlainText, SlowPlace};
+use std::collections::BTreeSet;
 
 /// The reason why a server cannot be slowed down, as a sentence.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +30,7 @@ pub enum SlowDownError {
     #[error(transparent)]
     Watch(#[from] WatchError),
     /// The server's program has no such function.
-    #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in a library")]
+    #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in another library")]
     NoFunction(PlainText),
     /// The delay exceeds the limit.
     #[error("a spin takes {MAX_SLOW_DOWN_NS} ns at most")]
@@ -76,7 +77,17 @@ fn program_of(place: SlowPlace) -> &'static str {
         SlowPlace::Accept => "slow_call_accepts",
         SlowPlace::FileRead => "slow_call_reads_file",
         SlowPlace::Function => "slow_function_begins",
+        SlowPlace::Lock => "slow_mutex_held",
+        SlowPlace::KernelLock => "slow_lock_taken",
     }
+}
+
+/// The libraries of a process that have locks of whole programs.
+fn libraries(pid: u32) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let has_lock = |path: &&str| path.contains("/libc.so") || path.contains("/libc-2") || path.contains("/libpython");
+    paths.filter(has_lock).map(|path| format!("/proc/{pid}/root{path}")).collect()
 }
 
 impl SlowDown {
@@ -93,7 +104,8 @@ impl SlowDown {
         needs_hosts_process_ids()?;
         let netns = namespace_number(Some(server.pid));
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
-        let wanted: Vec<&'static str> = places.iter().map(|place| program_of(*place)).chain(FOLLOWERS).collect();
+        let mut wanted: Vec<&'static str> = places.iter().map(|place| program_of(*place)).chain(FOLLOWERS).collect();
+        wanted.extend(places.contains(&SlowPlace::KernelLock).then_some("slow_lock_waits"));
         let object = bpf::load(bpf::SLOW, |open| {
             for mut program in open.progs_mut() {
                 let is_wanted = wanted.iter().any(|name| program.name() == *name);
@@ -116,8 +128,9 @@ impl SlowDown {
                 slow.late.push(name);
                 continue;
             }
-            let link = match (name == program_of(SlowPlace::Function), function) {
-                (true, Some(function)) => slow.probe(server.pid, function)?,
+            let link = match function {
+                Some(function) if name == program_of(SlowPlace::Function) => slow.probe(name, server.pid, function)?,
+                _ if name == program_of(SlowPlace::Lock) => slow.probe(name, server.pid, "pthread_mutex_unlock")?,
                 _ => bpf::attach(&slow.object, name)?,
             };
             slow.links.push(link);
@@ -125,16 +138,19 @@ impl SlowDown {
         Ok(slow)
     }
 
-    fn probe(&self, pid: u32, function: &str) -> Result<Link, SlowDownError> {
-        let program = bpf::program(&self.object, program_of(SlowPlace::Function))?;
-        let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
-        let path = format!("/proc/{}/exe", living_thread(pid));
-        bpf::logged(|| program.attach_uprobe_with_opts(-1, path, 0, options)).map_err(|refusal| {
-            match refusal.error.kind() {
-                libbpf_rs::ErrorKind::NotFound => SlowDownError::NoFunction(PlainText::new(function, 80)),
-                _ => refusal.into(),
+    /// Attaches a program to a function of the server's program, or of a library with locks.
+    fn probe(&self, name: &str, pid: u32, function: &str) -> Result<Link, SlowDownError> {
+        let pid = living_thread(pid);
+        let files = std::iter::once(format!("/proc/{pid}/exe")).chain(libraries(pid));
+        let program = bpf::program(&self.object, name)?;
+        for file in files {
+            let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
+            match bpf::logged(|| program.attach_uprobe_with_opts(-1, file, 0, options)) {
+                Err(refusal) if refusal.error.kind() == libbpf_rs::ErrorKind::NotFound => {}
+                attached => return Ok(attached?),
             }
-        })
+        }
+        Err(SlowDownError::NoFunction(PlainText::new(function, 80)))
     }
 
     fn admit(&mut self) -> Result<(), SlowDownError> {

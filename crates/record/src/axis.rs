@@ -84,6 +84,10 @@ crate::worded! {
         FileRead = "file-read",
         /// Each call of one function of the server's program.
         Function = "function",
+        /// Each release of a mutex of the C library for which other threads wait, by the thread that holds it.
+        Lock = "lock",
+        /// Each lock of the kernel for which a thread of the server waited, by that thread once it holds it.
+        KernelLock = "kernel-lock",
     }
 }
 

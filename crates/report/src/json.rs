@@ -9,6 +9,7 @@ use analyze::index::Index;
 use analyze::predict::Prediction;
 use analyze::predict::what_if::WhatIfAnswer;
 use analyze::verdict::Verdict;
+use analyze::verdict::proof::Proof;
 use analyze::watched::ServerSide;
 use analyze::zones::Findings;
 use record::path::PathPlan;
@@ -83,6 +84,9 @@ pub struct Run<'a> {
     /// Answers to the questions kept with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_ifs: Option<Vec<WhatIfAnswer>>,
+    /// Result of `find --prove`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
 }
 
 /// The account of a sweep, by load.
@@ -111,6 +115,7 @@ impl<'a> Run<'a> {
             server_side: analyze::watched::of_run(run),
             verdict,
             what_ifs: None,
+            proof: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! [`text`] has tables, widths and number words; [`run`] is the text of a run and of a point, [`page`] the report of
 //! a run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs, [`markdown`]
 //! and [`junit`] the output for CI systems. [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]),
-//! [`runs`] and [`watch`] render those commands.
+//! [`proof`], [`runs`] and [`watch`] render those commands.
 
 pub mod chart;
 pub mod check;
@@ -22,6 +22,7 @@ pub mod page;
 pub mod predict;
 pub mod price;
 pub mod profile;
+pub mod proof;
 pub mod run;
 pub mod runs;
 pub mod text;

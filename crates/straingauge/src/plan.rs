@@ -363,8 +363,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     let axis = axis::axis_plan(options, load)?;
     refuse_if(
         axis.is_none() && (load.rate.is_some() || load.connections.is_some()),
-        "find chooses connections and rate itself: limit them with --max-connections and --open-connections, or use \
-             load",
+        "find chooses connections and rate itself: limit them with --max-connections, or use load",
     )?;
     let defaults = Criteria::default();
     let share = |typed: Option<Share>, default: f64| typed.map_or(default, |share| share.0);
@@ -420,7 +419,11 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         point_duration_ns: Seconds::nanos_or(load.duration, defaults::POINT_DURATION).max(10_000_000),
         warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,
-        open_connections: positive("--open-connections", options.open_connections, defaults::OPEN_CONNECTIONS)?,
+        open_connections: positive(
+            "open-connections of [find]:",
+            options.open_connections,
+            defaults::OPEN_CONNECTIONS,
+        )?,
         arrival: arrival(load),
         criteria,
         until_sure_ratio,

@@ -43,6 +43,7 @@ mod profile_input;
 mod profile_kept;
 mod profile_sweep;
 mod protocols;
+mod prove;
 #[allow(dead_code)]
 #[path = "../../analyze/tests/all/recorded.rs"]
 mod recorded;

@@ -256,7 +256,7 @@ fn the_open_loop_holds_few_connections_unless_more_are_typed() {
         "{points:?}"
     );
     // A typed number is used as it is.
-    let typed = rates("typed", &["--open-connections", "512"]);
+    let typed = rates("typed", &["--set", "find.open-connections=512"]);
     assert!(typed["points"].to_string().contains("\"connections\":512"), "{typed:#}");
     assert!(!typed["record"]["doubts"].to_string().contains("which it uses"));
 }

@@ -43,6 +43,8 @@ pub fn slowed_words(place: SlowPlace) -> &'static str {
         SlowPlace::Accept => "each accepted connection",
         SlowPlace::FileRead => "each read of a file",
         SlowPlace::Function => "each call of the function",
+        SlowPlace::Lock => "each release of a lock that others wait for",
+        SlowPlace::KernelLock => "each lock of the kernel that was waited for",
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) mod worker_pool;
 use super::Certainty;
 use super::command::{again, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
+use super::proof::{Dearer, ELSEWHERE};
 use super::stage::{AccountRange, FoundLimit, LITTLE_IDLE};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::point::answers;
@@ -57,7 +58,7 @@ use crate::zones::{load_words, percent};
 use record::account::{ADDRESS_SPACE, WaitKind};
 use record::text::plain;
 use record::units::{count, format_bytes, format_nanos, format_si, grouped};
-use record::{Point, Sweep, names};
+use record::{Point, SlowPlace, Sweep, names};
 
 /// One rule.
 pub struct Rule {
@@ -97,13 +98,21 @@ pub struct Finding {
     pub commands: Vec<String>,
     /// Certainty of the cause.
     pub certainty: Certainty,
+    /// How the full stage is made dearer, if that is known.
+    pub dearer: Option<Dearer>,
 }
 
 pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> Option<Finding> {
-    Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
+    Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause, dearer: None })
 }
 
 impl Finding {
+    /// Notes how the full stage is made dearer.
+    pub(super) fn dearer(mut self, place: SlowPlace, at_once: f64) -> Option<Finding> {
+        self.dearer = Some(Dearer { place, function: None, at_once });
+        Some(self)
+    }
+
     /// The finding as certain or, unless proven, as a possibility.
     pub(super) fn proven_if(mut self, is_proven: bool) -> Option<Finding> {
         if !is_proven {

@@ -9,7 +9,7 @@ use super::rules::{
 use crate::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, WaitLevel, serves};
 use crate::zones::load_words;
 use record::account::WaitKind;
-use record::{Sweep, names};
+use record::{SlowPlace, Sweep, names};
 
 /// Least share of the requests added by load that wait at one place, for it to be the queue before the limit.
 const QUEUE_GROWTH: f64 = 0.4;
@@ -33,6 +33,11 @@ pub struct FoundLimit {
 impl FoundLimit {
     pub fn new(rule: &'static str, because: String, remedy: String, commands: &[String]) -> Option<FoundLimit> {
         Some(FoundLimit { rule, finding: finding(because, remedy, commands)? })
+    }
+
+    /// As [`Finding::dearer`].
+    pub fn dearer(self, place: SlowPlace, at_once: f64) -> Option<FoundLimit> {
+        Some(FoundLimit { finding: self.finding.dearer(place, at_once)?, ..self })
     }
 }
 

@@ -21,6 +21,7 @@ mod prediction;
 mod prediction_inputs;
 mod prediction_limits;
 mod price;
+mod proof;
 mod properties;
 mod queueing;
 mod recorded;

@@ -46,7 +46,7 @@ fn point(at: AxisPlace, repeat: u32, index: u32) -> Point {
     point
 }
 
-fn measured(values: &[f64], slowed: &[SlowPlace]) -> Vec<Point> {
+pub fn measured(values: &[f64], slowed: &[SlowPlace]) -> Vec<Point> {
     let plan = AxisPlan { slowed: slowed.to_vec(), ..axis_plan(Axis::SlowDown, values) };
     let mut planner = AxisSweep::new(&plan, &crate::server::plan(300), None, 7);
     let (mut points, mut elapsed_ns) = (Vec::new(), 0);

@@ -33,7 +33,7 @@ fn observer_of_a_server() {
         profiler.begin()?;
         profiler.tick()?;
         let _ = profiler.end(None);
-        let mut slow = SlowDown::attach(port, None, &SlowPlace::ALL, Some("straingauge_test_place"))?;
+        let mut slow = SlowDown::attach(port, None, &crate::slow_places::places(), Some("straingauge_test_place"))?;
         slow.set(Some(SlowPlace::Receive), 1000)?;
         Ok(())
     })();

@@ -56,8 +56,8 @@ pub struct FindOptions {
     /// Places to slow down, with --axis slow-down [default: {places}]
     ///
     /// receive and send (each packet), wake-up (each switch to a thread of the server), request (each read of data),
-    /// accept, file-read (pread, preadv and sendfile), function=NAME (each call of this function of the server's
-    /// program).
+    /// accept, file-read (pread, preadv and sendfile), lock (each release of a contended mutex), kernel-lock (each one
+    /// that was waited for), function=NAME (each call of this function of the server's program).
     #[arg(long, value_name = "LIST")]
     pub places: Option<String>,
     // This key exists only in scenario files, like all fields skipped here. Share of the connections that must
@@ -72,11 +72,8 @@ pub struct FindOptions {
     /// It limits the closed loop.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
-    /// Maximum number of connections in the open loop [default: as needed]
-    ///
-    /// By default, as many as the closed loop needed at its peak, with headroom; more only if a rate needs them and
-    /// they increase the throughput.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    // Maximum connections of the open loop; by default as many as the closed loop needed at its peak, with headroom.
+    #[arg(skip)]
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]
     ///
@@ -101,6 +98,12 @@ pub struct FindOptions {
     /// loop's time is spent on the way down.
     #[arg(long)]
     pub unload: bool,
+    /// Then make the named limit dearer, and check the effect
+    ///
+    /// Starts the server again, adds time to the stage that limits it, and says whether the throughput falls as the
+    /// account predicts. Needs root, BTF and the server on this machine.
+    #[arg(long)]
+    pub prove: bool,
     /// Response time at p99 that counts as failure [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
     pub p99_limit: Option<Time>,
@@ -165,7 +168,8 @@ pub struct FindOptions {
 }
 overlay!(FindOptions; sweep, axis, axis_values, places, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
-    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload, shift, shares);
+    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload, shift, shares,
+    prove);
 
 /// Sweeps, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -5,12 +5,13 @@ mod beside;
 mod conclude;
 mod live;
 mod open_loop;
+mod prove;
 mod search;
 mod second;
 mod warm_up;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, IfPermitted, Overlay, SweepWord, WatchWord};
+use crate::cli::{FindArgs, FindOptions, IfPermitted, Overlay, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::FailLimit;
@@ -49,6 +50,9 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
         refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
         which = SweepWord::Connections;
     }
+    if options.prove {
+        refuse_beside_a_proof(&options, &drive)?;
+    }
     let shift = plan::shift_plan(&options, &drive)?;
     if shift.is_some() {
         which = SweepWord::Rate;
@@ -78,23 +82,16 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
         profile = options.profile.unwrap_or(IfPermitted::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
-    let purpose = Purpose::Zones(profile);
-    let are_connections_typed = options.open_connections.is_some() || shift.is_some();
-    Ok((
-        drive,
-        SearchPlan {
-            sweep,
-            which,
-            purpose,
-            second,
-            cpus: None,
-            are_connections_typed,
-            shift,
-            live: args.live,
-            is_full: args.full,
-        },
-        limits,
-    ))
+    let plan = SearchPlan {
+        second,
+        are_connections_typed: options.open_connections.is_some() || shift.is_some(),
+        shift,
+        live: args.live,
+        is_full: args.full,
+        proves: options.prove,
+        ..SearchPlan::new(sweep, which, Purpose::Zones(profile))
+    };
+    Ok((drive, plan, limits))
 }
 
 /// Checks that a search finds this figure of `--fail-if`; the error is the reason why not.
@@ -131,6 +128,23 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
     refuse_typed(&typed, |option| format!("{second} sets this itself for both sides: leave {option} out"))
 }
 
+fn refuse_beside_a_proof(options: &FindOptions, drive: &RunOptions) -> Result<()> {
+    let fleet = &drive.options.fleet;
+    let typed = [
+        (options.axis.is_some(), "--axis"),
+        (options.compare_with.is_some(), "--compare-with"),
+        (options.beside.is_some(), "--beside"),
+        (options.shift.is_some(), "--shift"),
+        (options.sweep == Some(SweepWord::Rate), "--sweep rate"),
+        (crate::fleet::is_asked_for(fleet), "--client"),
+        (fleet.watch_with.is_some(), "--watch-with"),
+        (fleet.server_with.is_some(), "--server-with"),
+    ];
+    refuse_typed(&typed, |option| {
+        format!("--prove slows a server of this machine down after a search over connections: leave {option} out")
+    })
+}
+
 pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
@@ -146,9 +160,27 @@ pub(super) struct SearchPlan {
     pub live: Option<SocketAddr>,
     /// Whether to print everything instead of one screen.
     pub is_full: bool,
+    /// Whether the named limit is made dearer after the search.
+    pub proves: bool,
 }
 
 impl SearchPlan {
+    /// A search of one server.
+    pub fn new(sweep: SweepPlan, which: SweepWord, purpose: Purpose) -> SearchPlan {
+        SearchPlan {
+            sweep,
+            which,
+            purpose,
+            second: None,
+            cpus: None,
+            are_connections_typed: false,
+            shift: None,
+            live: None,
+            is_full: false,
+            proves: false,
+        }
+    }
+
     /// The command of the second side, if it runs with the server, and its time to start or end.
     fn beside(&self) -> Option<(&[String], Duration)> {
         let second = self.second.as_ref()?;

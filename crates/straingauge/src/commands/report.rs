@@ -6,6 +6,7 @@ use crate::output::OutputFiles;
 use analyze::Refused;
 use analyze::compare::{Comparison, Conclusion, Price};
 use analyze::verdict::Verdict;
+use analyze::verdict::proof::Proof;
 use analyze::watch::Recording;
 use analyze::zones::Findings;
 use anyhow::{Context, Result, bail};
@@ -76,6 +77,8 @@ fn run_text(run: &RunDir, is_full: bool) -> String {
 pub struct ShownRuns<'a> {
     a: &'a RunDir,
     pair: Option<Pair<'a>>,
+    /// Result of `find --prove`.
+    pub proof: Option<Proof>,
 }
 
 struct Pair<'a> {
@@ -91,7 +94,8 @@ impl<'a> ShownRuns<'a> {
             let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
             Pair { b, compared, price }
         };
-        ShownRuns { a, pair: b.map(pair) }
+        let proof = analyze::verdict::proof::kept(a);
+        ShownRuns { a, pair: b.map(pair), proof }
     }
 
     /// The conclusion of the comparison; `None` for a single run.
@@ -102,7 +106,8 @@ impl<'a> ShownRuns<'a> {
     pub fn output(&self) -> Output<'_> {
         let Some(Pair { b, compared, price }) = &self.pair else {
             let what_ifs = Some(analyze::predict::kept(self.a));
-            return Content::Run(Box::new(json::Run { what_ifs, ..with_findings(self.a) })).into();
+            let proof = self.proof.clone();
+            return Content::Run(Box::new(json::Run { what_ifs, proof, ..with_findings(self.a) })).into();
         };
         let [a, b] = [self.a, *b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
         let (comparison, price) = (compared.as_ref().ok(), price.as_ref());
@@ -111,7 +116,9 @@ impl<'a> ShownRuns<'a> {
 
     /// One screen, or everything of a single run.
     pub fn text(&self, is_full: bool) -> String {
-        let Some(Pair { b, compared, price }) = &self.pair else { return run_text(self.a, is_full) };
+        let Some(Pair { b, compared, price }) = &self.pair else {
+            return run_text(self.a, is_full) + &self.proof.as_ref().map_or(String::new(), report::proof::text);
+        };
         match (price, compared) {
             (Some(price), Ok(compared)) => report::price::text(self.a, b, price, compared),
             (None, _) if !b.record.scenario.beside().is_empty() => {

@@ -78,5 +78,7 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     } else {
         advice
     };
-    FoundLimit::new(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
+    let remedy = format!("To try: `{command}` {alone}; {advice}.");
+    let found = FoundLimit::new(RULE.id, because, remedy, &[command])?;
+    if is_slower(high, low) { found.dearer(SlowPlace::Request, ELSEWHERE) } else { Some(found) }
 }

@@ -73,5 +73,6 @@ fn exhausted(reading: &AccountRange<'_>, high: &BackendLevel, low: Option<&Backe
             "To try: more than {connections} in the pool, or fewer calls per request; the backend is not the limit yet."
         )
     };
-    FoundLimit::new(RULE.id, because, remedy, &[])
+    let at_once = waiting.map_or(ELSEWHERE, |group| group.threads.round());
+    FoundLimit::new(RULE.id, because, remedy, &[])?.dearer(SlowPlace::Request, at_once)
 }

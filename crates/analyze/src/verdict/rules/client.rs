@@ -29,5 +29,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
         format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),
         &[command],
-    )
+    )?
+    .dearer(SlowPlace::Request, ELSEWHERE)
 }

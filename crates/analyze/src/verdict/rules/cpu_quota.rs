@@ -47,5 +47,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              in version 1) has the limit."
         ),
         &[command],
-    )
+    )?
+    .dearer(SlowPlace::Request, limit)
 }

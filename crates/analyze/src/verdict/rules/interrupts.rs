@@ -58,5 +58,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             cpus.len()
         ),
         &[command],
-    )
+    )?
+    .dearer(SlowPlace::Receive, 1.0)
 }

@@ -69,7 +69,12 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
          if it is a semaphore or a pool, let more in. The page has the stacks of the threads that waited and of those \
          that released it."
     };
-    FoundLimit::new(RULE.id, because, remedy.into(), &[])
+    let found = FoundLimit::new(RULE.id, because, remedy.into(), &[])?;
+    match kind {
+        _ if wait.place.ends_with(ADDRESS_SPACE) => found.dearer(SlowPlace::KernelLock, 1.0),
+        WaitKind::Lock if wait.place.starts_with("futex") => found.dearer(SlowPlace::Lock, 1.0),
+        _ => Some(found),
+    }
 }
 
 /// States of the threads that did not wait. The holder is among them.

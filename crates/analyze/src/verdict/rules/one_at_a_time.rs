@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::point::allowed_cpus;
-use crate::programs::runs_one_thread_at_a_time;
+use crate::programs::{executable, runs_one_thread_at_a_time};
 use crate::zones::polling;
 use std::ops::RangeInclusive;
 
@@ -128,7 +128,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let times = grouped(times as f64);
         format!("; its threads waited for another one for {} of their time (n = {times}){before}", percent(share))
     });
-    finding(
+    let found = finding(
         format!(
             "The server runs one thread at a time: its busiest process {}{}. The reason is an interpreter's lock \
              (CPython's GIL, Ruby's GVL), or a lock that each thread holds while it works.",
@@ -140,6 +140,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
          something else. The page has the stacks of its threads (`take_gil` is CPython's lock)."
             .into(),
         &[],
-    )?
-    .proven_if(held.is_proven)
+    )?;
+    // At its entry the thread still has the lock, which it gives up before a system call.
+    let gives_up = executable(&evidence.run.record).starts_with("py").then(|| "PyEval_SaveThread".into());
+    let dearer = gives_up.map(|function| Dearer { place: SlowPlace::Function, function: Some(function), at_once: 1.0 });
+    Finding { dearer, ..found }.proven_if(held.is_proven)
 }

@@ -53,5 +53,5 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
          stacks. `{command}` names the threads.",
         most.place
     );
-    FoundLimit::new(RULE.id, because, remedy, &[command])
+    FoundLimit::new(RULE.id, because, remedy, &[command])?.dearer(SlowPlace::Request, group.threads.round())
 }

@@ -1,24 +1,25 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
+use super::prove::prove;
 use super::search::{Search, SearchEnd};
 use crate::commands::report::{ShownRuns, write_report};
-use crate::failure::{self, print_either};
+use crate::failure::{self, print, print_json};
 use crate::progress::Progress;
 use analyze::compare::THRESHOLD_RATIO;
 use analyze::limit::{FailLimit, LimitCheck};
 use analyze::{answer, zones};
 use anyhow::{Result, bail};
-use record::run::RunDir;
+use record::run::{RunDir, RunError};
 use record::{DoubtKind, Status};
 use report::check;
 use std::process::ExitCode;
 
 impl Search<'_> {
-    /// Writes the verdict and the report from what was measured.
-    pub fn conclude(mut self, ended: Result<SearchEnd>, limits: &[FailLimit]) -> Result<ExitCode> {
+    /// Stops the server and finishes the runs. Also returns the reason of an early end.
+    pub fn finish(&mut self, ended: &Result<SearchEnd>) -> (Vec<RunDir>, Result<(), RunError>, Option<String>) {
         // Remove the server and its namespaces before the slower drawing.
         self.close();
-        let (status, why) = match &ended {
+        let (status, why) = match ended {
             Ok(SearchEnd::Complete) => (Status::Complete, None),
             Ok(SearchEnd::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
             Ok(SearchEnd::Lost(lost)) => (Status::Interrupted, Some(lost.clone())),
@@ -36,22 +37,33 @@ impl Search<'_> {
             // Use the run in memory, not the directory: a full disk must not lose measurements.
             runs.push(side.run());
         }
+        (runs, finished, why)
+    }
+
+    /// Writes the verdict and the report from what was measured.
+    pub fn conclude(mut self, ended: Result<SearchEnd>, limits: &[FailLimit]) -> Result<ExitCode> {
+        let (runs, finished, why) = self.finish(&ended);
         let first = &runs[0];
         let threshold_ratio = self.plan.second.as_ref().map_or(THRESHOLD_RATIO, |second| second.threshold_ratio);
-        let results = ShownRuns::new(first, runs.get(1), threshold_ratio);
+        let mut results = ShownRuns::new(first, runs.get(1), threshold_ratio);
         let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
         let judged = judged(limits, &runs, names);
         let crossed = judged.iter().filter(|one| one.check.is_crossed);
         let crossed: Vec<String> =
             crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check.words)).collect();
-        let json = || {
+        let json = |results: &ShownRuns<'_>| {
             let mut output = results.output();
             output.limits_crossed = Some(crossed.clone());
-            output.value()
+            print_json(&output.value())
         };
-        let text = || results.text(self.plan.is_full);
         let output = &self.drive.output;
-        let shown = if output.summary.files().are_printed() { Ok(()) } else { print_either(output.json, json, text) };
+        let is_printed = !output.summary.files().are_printed();
+        let proves = self.plan.proves && matches!(ended, Ok(SearchEnd::Complete));
+        let mut shown = match (is_printed, output.json) {
+            (true, false) => print(&results.text(self.plan.is_full)),
+            (true, true) if !proves => json(&results),
+            _ => Ok(()),
+        };
         let mut progress = Progress::new(output.quiet);
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first));
         match &written {
@@ -69,6 +81,15 @@ impl Search<'_> {
         let summarised = output.summary.write(|| results.markdown(&checks), &cases);
         if let Some(live) = self.live.take() {
             live.end(first);
+        }
+        if proves {
+            let proof = results.proof.insert(prove(self.drive, self.plan, first));
+            let text = report::proof::text(proof);
+            shown = match (is_printed, output.json) {
+                (true, false) => shown.and(print(&text)),
+                (true, true) => json(&results),
+                _ => shown,
+            };
         }
         let ended = ended?;
         written?;

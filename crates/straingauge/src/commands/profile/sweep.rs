@@ -39,15 +39,9 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     let frequency_hz = frequency_hz(args)?.unwrap_or(defaults::FREQUENCY as u32);
     let sweep = sweep(args, axis, connections)?;
     let plan = SearchPlan {
-        which: SweepWord::Both,
-        purpose: Purpose::Profile { frequency_hz },
-        second: None,
-        cpus: None,
-        shift: None,
         are_connections_typed: typed.connections.is_some(),
-        live: None,
         is_full: true,
-        sweep,
+        ..SearchPlan::new(sweep, SweepWord::Both, Purpose::Profile { frequency_hz })
     };
     let options = Options {
         name: Some(format!("profile-{}", Axis::from(axis).word())),
