@@ -9,10 +9,11 @@ use record::units::{count, format_si};
 pub fn text(proof: &Proof) -> String {
     let mut lines = Vec::new();
     let axis = proof.axis.as_deref();
-    if let Some(effect) = axis.and_then(|axis| axis.effect.as_ref()) {
+    if let Some((axis, effect)) = axis.and_then(|axis| Some((axis, axis.effect.as_ref()?))) {
         let (us, place) = (effect.most_added_us, plain(&proof.place, 120));
         let connections = count(proof.connections, "connection");
-        lines.push(format!("added: up to {us:.1} us of CPU time a request, at {place}, with {connections}"));
+        let n = count(axis.repeats, "repeat");
+        lines.push(format!("added: up to {us:.1} us of CPU time a request (n = {n}), at {place}, with {connections}"));
     }
     if let Some(change) = axis.and_then(|axis| axis.throughput_change.as_ref()) {
         let (from, to) = (format_si(change.from), format_si(change.to));

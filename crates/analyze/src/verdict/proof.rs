@@ -84,6 +84,7 @@ pub struct Experiment {
 
 /// Plans the experiment for a run's verdict; the error is the result without one.
 pub fn experiment(run: &RunDir, findings: &Findings) -> Result<Experiment, Proof> {
+    let run = &*crate::zones::polling::without_polling_in(run, &findings.criteria);
     let evidence = &Evidence::new(run, findings);
     let causes = causes(evidence);
     let full = full(run, findings, &causes);
@@ -166,7 +167,8 @@ pub fn concluded(effect: &Effect, predicted: f64, is_quiet: bool) -> (Conclusion
             (Conclusion::Undecided, "the client was saturated, not the server")
         }
         Some((slope, (low, high))) if (slope - predicted).abs() > near && (low > predicted || high < predicted) => {
-            match is_quiet {
+            // Other work stretches the added time.
+            match is_quiet || slope < predicted {
                 true => (Conclusion::Refuted, "the interval excludes the prediction: something else limits it, too"),
                 false => (Conclusion::Undecided, "other work disturbed most points: repeat it on a quiet machine"),
             }
@@ -174,7 +176,7 @@ pub fn concluded(effect: &Effect, predicted: f64, is_quiet: bool) -> (Conclusion
         Some((_, (low, high))) if high - low > widest => {
             (Conclusion::Undecided, "the interval is too wide: measure longer (--duration), or on a quiet machine")
         }
-        Some(_) => (Conclusion::Proved, "the account predicts the slope"),
+        Some(_) => (Conclusion::Proved, "the throughput changed as the account predicts"),
     };
     (conclusion, why.into())
 }
