@@ -126,14 +126,14 @@ int slow_mutex_held(struct pt_regs *regs) {
 /* Threads that wait for a lock of the kernel which one thread holds at a time. */
 TABLE(waiting, 16384, __u32, __u64);
 
-/* include/trace/events/lock.h */
-enum { LCB_F_WRITE = 4, LCB_F_RT = 8, LCB_F_MUTEX = 32 };
+/* include/trace/events/lock.h. No time is added to locks for which a CPU spins. */
+enum { LCB_F_SPIN = 1, LCB_F_WRITE = 4, LCB_F_RT = 8, LCB_F_MUTEX = 32 };
 
 SEC("tp_btf/contention_begin")
 int BPF_PROG(slow_lock_waits, void *lock, unsigned int flags) {
     __u64 id = bpf_get_current_pid_tgid(), address = (__u64)lock;
     __u32 pid = id;
-    if (flags & (LCB_F_WRITE | LCB_F_RT | LCB_F_MUTEX) && is_member(id >> 32))
+    if (flags & (LCB_F_WRITE | LCB_F_RT | LCB_F_MUTEX) && !(flags & LCB_F_SPIN) && is_member(id >> 32))
         bpf_map_update_elem(&waiting, &pid, &address, 0);
     return 0;
 }

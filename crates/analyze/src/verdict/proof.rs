@@ -7,8 +7,6 @@ use super::{causes, hot_function};
 use crate::answer::full;
 use crate::axis::slow_down::Effect;
 use crate::axis::{AxisFindings, of_points, slowed_words};
-use crate::disturbance::is_disturbed;
-use crate::point::most;
 use crate::zones::{Findings, Zone};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{Axis, AxisPlan, RunDir, SlowPlace, Status};
@@ -19,6 +17,8 @@ pub const FOLDER: &str = "proof";
 /// [`Dearer::at_once`] of a stage that takes no time of the server's threads.
 pub const ELSEWHERE: f64 = f64::INFINITY;
 const TOLERANCE: f64 = 0.2;
+/// Largest slope that proves the limit, as a multiple of the predicted one.
+const MOST_RATIO: f64 = 2.0;
 /// A smaller slope counts as none.
 const FLAT: f64 = 0.1;
 /// Time added to a request, as a share of its time in the stage.
@@ -147,34 +147,32 @@ impl Experiment {
             (Some(why), _) if made.record.status == Status::Interrupted => {
                 (Conclusion::Undecided, format!("the experiment was interrupted: {why}"))
             }
-            (_, Some(effect)) => {
-                let is_quiet = !most(&made.points, is_disturbed);
-                concluded(effect, self.proof.predicted.unwrap_or_default(), is_quiet)
-            }
+            (_, Some(effect)) => concluded(effect, self.proof.predicted.unwrap_or_default()),
             (_, None) => (Conclusion::Undecided, "requests do not reach the place often enough".into()),
         };
         Proof { conclusion, why, axis, ..self.proof }
     }
 }
 
-/// Compares the measured slope with the predicted one.
-pub fn concluded(effect: &Effect, predicted: f64, is_quiet: bool) -> (Conclusion, String) {
+/// Compares the measured slope with the predicted one. Added time delays other threads as well, so that the throughput
+/// may fall by somewhat more; less shows that the stage is not the limit.
+pub fn concluded(effect: &Effect, predicted: f64) -> (Conclusion, String) {
     let (near, widest) = if predicted > 0.0 { (TOLERANCE * predicted, predicted) } else { (FLAT, 5.0 * FLAT) };
+    let most = f64::max(MOST_RATIO * predicted, near);
     let measured = effect.time.and_then(|time| Some((time.value, time.interval()?)));
     let (conclusion, why) = match measured {
         None => (Conclusion::Undecided, "too few repeats for an interval"),
         Some(_) if effect.is_client_limited && predicted > 0.0 => {
             (Conclusion::Undecided, "the client was saturated, not the server")
         }
-        Some((slope, (low, high))) if (slope - predicted).abs() > near && (low > predicted || high < predicted) => {
-            // Other work stretches the added time.
-            match is_quiet || slope < predicted {
-                true => (Conclusion::Refuted, "the interval excludes the prediction: something else limits it, too"),
-                false => (Conclusion::Undecided, "other work disturbed most points: repeat it on a quiet machine"),
-            }
+        Some((slope, (_, high))) if slope < predicted - near && high < predicted => {
+            (Conclusion::Refuted, "the throughput fell less than the account predicts: the limit is something else")
         }
-        Some((_, (low, high))) if high - low > widest => {
-            (Conclusion::Undecided, "the interval is too wide: measure longer (--duration), or on a quiet machine")
+        Some((slope, (low, _))) if slope > most && low > predicted + near => {
+            (Conclusion::Refuted, "the throughput fell more than the account predicts: something else limits it, too")
+        }
+        Some((_, (low, high))) if high - low > widest && (predicted == 0.0 || low < predicted - near) => {
+            (Conclusion::Undecided, "the interval is too wide: measure longer (--budget), or on a quiet machine")
         }
         Some(_) => (Conclusion::Proved, "the throughput changed as the account predicts"),
     };

@@ -46,7 +46,8 @@ fn a_slope_proves_or_refutes_unless_its_interval_is_too_wide() {
         (1.0, 0.97, Some((0.9, 1.05)), Proved),
         (1.0, 0.85, Some((0.83, 0.88)), Proved),
         (1.0, 0.1, Some((-0.1, 0.3)), Refuted),
-        (1.0, 2.0, Some((1.2, 2.8)), Refuted),
+        (1.0, 1.4, Some((1.2, 1.6)), Proved),
+        (1.0, 2.4, Some((1.8, 2.8)), Refuted),
         (1.0, 0.9, Some((0.1, 1.7)), Undecided),
         (1.0, 1.0, None, Undecided),
         (0.125, 0.13, Some((0.1, 0.16)), Proved),
@@ -55,16 +56,11 @@ fn a_slope_proves_or_refutes_unless_its_interval_is_too_wide() {
         (0.0, 0.9, Some((0.8, 1.0)), Refuted),
         (0.0, 0.1, Some((-0.4, 0.6)), Undecided),
     ] {
-        let (conclusion, why) = concluded(&effect(slope, interval), predicted, true);
+        let (conclusion, why) = concluded(&effect(slope, interval), predicted);
         assert_eq!(conclusion, expected, "{slope} {interval:?}, predicted {predicted}: {why}");
     }
-    // Other work stretches the added time, and never shortens it.
-    for (slope, expected) in [(0.1, Refuted), (2.0, Undecided)] {
-        let (conclusion, why) = concluded(&effect(slope, Some((slope - 0.1, slope + 0.1))), 1.0, false);
-        assert_eq!(conclusion, expected, "{slope}: {why}");
-    }
     let by_client = Effect { is_client_limited: true, ..effect(0.1, Some((0.0, 0.2))) };
-    assert_eq!(concluded(&by_client, 1.0, true).0, Undecided);
+    assert_eq!(concluded(&by_client, 1.0).0, Undecided);
 }
 
 #[test]
