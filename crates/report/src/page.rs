@@ -119,12 +119,13 @@ pub fn html(run: &RunDir) -> String {
         sections.push(Section { title: "Latency", figures: singles, ..Section::default() });
     }
     let (points, left_out) = tables::points(run);
+    let proof = verdict::proof::kept(run).map(|proof| crate::proof::sentence(&proof));
     let page = RunPage {
         frame: PageFrame::new(
             run,
             status(run),
             &verdict.headline,
-            verdict.without_causes().map(str::to_string).collect(),
+            verdict.without_causes().map(str::to_string).chain(proof).collect(),
         ),
         causes: causes(&verdict),
         settings: verdict.answer.iter().flat_map(|answer| &answer.settings).map(|setting| unbroken(setting)).collect(),

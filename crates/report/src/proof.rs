@@ -1,13 +1,26 @@
-//! The result of `find --prove`, for a terminal.
+//! The result of `find --prove`.
 
 use crate::text::wrap;
 use analyze::verdict::proof::Proof;
 use record::text::plain;
 use record::units::{count, format_si};
 
-/// A block of a few lines; the conclusion comes last.
+/// A block of a few lines for a terminal; the conclusion comes last.
 pub fn text(proof: &Proof) -> String {
-    let mut lines = Vec::new();
+    let [title, lines @ ..] = &parts(proof)[..] else { return String::new() };
+    let block: String = lines.iter().map(|line| wrap(line, "  ", "    ")).collect();
+    format!("\n{}{block}", wrap(title, "", "  "))
+}
+
+/// One sentence for the page.
+pub fn sentence(proof: &Proof) -> String {
+    format!("{}.", parts(proof).join("; "))
+}
+
+/// The title, the measurement, and the conclusion.
+fn parts(proof: &Proof) -> Vec<String> {
+    let stage = if proof.stage.is_empty() { "none" } else { &proof.stage };
+    let mut lines = vec![format!("Proof of the limit: {}", plain(stage, 200))];
     let axis = proof.axis.as_deref();
     if let Some((axis, effect)) = axis.and_then(|axis| Some((axis, axis.effect.as_ref()?))) {
         let (us, place) = (effect.most_added_us, plain(&proof.place, 120));
@@ -34,7 +47,5 @@ pub fn text(proof: &Proof) -> String {
         lines.push(format!("predicted: {predicted:.3} us per us, because {because}"));
     }
     lines.push(format!("{}: {}", proof.conclusion.word(), plain(&proof.why, 300)));
-    let block: String = lines.iter().map(|line| wrap(line, "  ", "    ")).collect();
-    let stage = if proof.stage.is_empty() { "none" } else { &proof.stage };
-    format!("\n{}{block}", wrap(&format!("Proof of the limit: {}", plain(stage, 200)), "", "  "))
+    lines
 }

@@ -49,6 +49,8 @@ fn a_full_thread_and_a_lock_that_are_made_dearer_slow_the_server_and_the_proof_i
         // The report of the run has the same result.
         let again = run(straingauge(["report", "--json"]).arg(&out)).exits_with(0).json();
         assert_eq!(member(&again, "proof"), proof);
+        let page = std::fs::read_to_string(out.join("report.html")).expect("the page");
+        assert!(page.contains("Proof of the limit: "), "the page shows it");
         let text = run(straingauge(["report"]).arg(&out)).exits_with(0).out;
         assert!(text.contains("\nProof of the limit: ") && text.contains("\n  predicted: 1.000 us per us"), "{text}");
     }

@@ -90,6 +90,7 @@ impl Search<'_> {
                 (true, true) => json(&results),
                 _ => shown,
             };
+            shown = shown.and(write_report(first).map(|_| ()));
         }
         let ended = ended?;
         written?;
