@@ -161,6 +161,18 @@ fn a_full_pool_of_connections_between_two_processes_of_the_server_is_named() {
 }
 
 #[test]
+fn a_process_of_the_server_that_answers_one_request_at_a_time_is_named() {
+    // A proxy to an event loop that serves one request after another by timers.
+    let (found, because) = rules(|point, load, rate| {
+        let idle = |name: &str| group(name, 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+        let calls = BackendUse { is_own: true, ..backend(load as u64, load - 0.1, rate) };
+        keep(point, vec![idle("caddy"), idle("node")], vec![calls]);
+    });
+    assert_eq!(found, ["own-limit"], "{because}");
+    assert!(because.contains("Of these, 127.9 waited for its process at 10.0.0.9:5432 ("), "{because}");
+}
+
+#[test]
 fn a_thread_that_waits_for_each_answer_of_a_backend_needs_no_more_connections() {
     let (found, because) = rules(|point, _, rate| {
         let waits = [(Backend, "recvfrom", "10.0.0.9:5432", 0.9), (Events, "epoll_wait", "", 0.02)];

@@ -13,7 +13,8 @@ pub(super) const RULE: Rule = Rule {
     remedy: "long-lived processes or threads (FastCGI, a pool of workers); keep-alive if each connection has its own",
     source: "Stevens, Fenner and Rudoff, \"UNIX Network Programming\", chapter 30: a child process per client has the \
         highest cost",
-    is_limit: true,
+    // Starting processes takes CPU time, so a CPU is the limit, or something else is.
+    is_limit: false,
     is_counted: true,
     hidden_by: &["client"],
     judge,

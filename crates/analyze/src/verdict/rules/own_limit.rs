@@ -70,8 +70,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         None => " and no CPU, thread, lock, file or other server was full".into(),
     };
+    let own = high.asked_of_own().filter(|one| one.busy >= MOSTLY_ASLEEP * inside);
+    let own = own.min_by(|a, b| a.busy.total_cmp(&b.busy)).map_or(String::new(), |own| {
+        let call = format_nanos(own.call_us * 1e3);
+        format!(" Of these, {:.1} waited for its process at {} ({call} a call).", own.busy, own.address)
+    });
     let because = format!(
-        "It works on {}, while {:.1} were inside it at {}{seen}.",
+        "It works on {}, while {:.1} were inside it at {}{seen}.{own}",
         at_a_time.phrase(),
         inside.min(requests.in_flight),
         load_words(high.load, evidence.sweep()?.sweep),
