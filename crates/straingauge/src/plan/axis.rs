@@ -61,8 +61,9 @@ fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
     let (mut places, mut function) = (Vec::new(), None);
     for part in text.split(',').map(str::trim) {
         let wrong = || {
-            let known: Vec<&str> = SlowPlace::ALL.into_iter().map(SlowPlace::word).collect();
-            wrong_usage(format!("--places: '{}' is none of {}=NAME", part.escape_debug(), known.join(", ")))
+            let known = SlowPlace::ALL.into_iter().filter(|place| *place != SlowPlace::Function);
+            let known: Vec<&str> = known.map(SlowPlace::word).collect();
+            wrong_usage(format!("--places: '{}' is none of {}, function=NAME", part.escape_debug(), known.join(", ")))
         };
         let (word, name) = part.split_once('=').map_or((part, None), |(word, name)| (word, Some(name)));
         let place = SlowPlace::ALL.into_iter().find(|place| place.word() == word).ok_or_else(wrong)?;
