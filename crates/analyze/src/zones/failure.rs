@@ -164,6 +164,8 @@ struct Shortfall {
 
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     let offered_per_sec = offered_per_sec(point)?;
+    // A damaged run may have any rate.
+    let answered_per_sec = answered_per_sec.max(0.0);
     let seconds = point.duration_ns as f64 / 1e9;
     // By Little's law. If the server keeps up, the number in flight still varies by at least its square root.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
