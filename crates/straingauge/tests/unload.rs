@@ -88,7 +88,10 @@ fn a_server_that_stays_down_at_one_connection_is_reported_without_a_recovery_poi
         assert!(shown.contains("noisy-neighbour"), "{shown}");
         return crate::rig::skipped("other work brought the server down before the load did");
     }
-    assert!(found.apart().starts_with(&[1.0, 2.0]) && found.text.contains("With 1 connection it gave"), "{shown}");
+    assert!(
+        found.apart().starts_with(&[1.0, 2.0]) && found.text.contains("With 1 connection its throughput was"),
+        "{shown}"
+    );
     assert!(found.has_cause() && found.unloading()["never_back"] == true, "{shown}");
     let recovery = &found.unloading()["recovery_point"];
     assert_eq!((recovery["place"].as_str(), recovery["estimate"].as_f64()), (Some("below"), None), "{shown}");
