@@ -9,6 +9,7 @@ use crate::bpf::types::value_of;
 use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
+use crate::maps;
 use crate::namespace::{namespace_number, needs_hosts_process_ids};
 use crate::processes::{ProcessTable, living_thread};
 use crate::watch::WatchError;
@@ -84,10 +85,9 @@ fn program_of(place: SlowPlace) -> &'static str {
 
 /// The libraries of a process that have locks of whole programs.
 fn libraries(pid: u32) -> BTreeSet<String> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
-    let has_lock = |path: &&str| path.contains("/libc.so") || path.contains("/libc-2") || path.contains("/libpython");
-    paths.filter(has_lock).map(|path| format!("/proc/{pid}/root{path}")).collect()
+    let has_lock = |path: &str| path.contains("/libc.so") || path.contains("/libc-2") || path.contains("/libpython");
+    let mapped = maps::of_process(pid).unwrap_or_default().into_iter().filter(|mapping| has_lock(&mapping.path));
+    mapped.map(|mapping| format!("/proc/{pid}/root{}", mapping.path)).collect()
 }
 
 impl SlowDown {
