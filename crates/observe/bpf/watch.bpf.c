@@ -235,6 +235,8 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     __u32 slot = 0;
     __u64 now_ns;
 
+    t = bpf_get_current_task_btf();
+    note_status(t, bytes);
     if (!control.window)
         return;
     if (!is_probed && sk->sk_protocol == IPPROTO_MPTCP)
@@ -243,7 +245,6 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     r = find((__u64)sk, hash, &slot);
     if (!r || !has_phases(r))
         return;
-    t = bpf_get_current_task_btf();
     c = thread_of(t);
     if (!c)
         return;

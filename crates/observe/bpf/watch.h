@@ -17,8 +17,8 @@
 #define LOOK_BYTES 1024    /* maximum bytes of each sample */
 #define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
-/* Read system calls, by what their second argument points to. */
-enum { READ_PLAIN, READ_FROM, READ_PIECES, READ_MESSAGE, READ_SYSCALLS };
+/* System calls that read or write, by what their second argument points to. */
+enum { CALL_PLAIN, CALL_ADDRESSED, CALL_PIECES, CALL_MESSAGE, CALLS };
 
 enum boundary { BOUNDARY_PARSED = 1, BOUNDARY_PROCESSED, BOUNDARY_LOGGED }; /* see pack.rs */
 enum phase { PHASE_NONE, PHASE_PARSE, PHASE_PROCESS, PHASE_LOG, PHASES = 3 };
@@ -137,7 +137,8 @@ struct watch_options {
     __u32 slots_mask;                          /* number of slots in the table of requests, minus 1 */
     __u32 state_bank;                          /* bank of rows for the state hook: the number of possible CPUs */
     __s32 split_syscalls[SYSCALLS];            /* numbers of the system calls that end the parse phase; -1 if unused */
-    __s32 read_syscalls[READ_SYSCALLS];        /* read, recvfrom, readv, recvmsg */
+    __s32 read_syscalls[CALLS];                /* read, recvfrom, readv, recvmsg */
+    __s32 write_syscalls[CALLS];               /* write, sendto, writev, sendmsg */
     __u32 time_wait_jiffies;                   /* duration of TIME_WAIT */
     __u32 time_wait_shift;                     /* log2 of the jiffies in a step of the timer wheel for that duration */
 };

@@ -154,7 +154,13 @@ impl Shift {
     fn is_failing(&self, now: &LiveMark, begin: &LiveMark, recent: &TrafficSpan) -> bool {
         let fails = |seen: &TrafficSpan| {
             let is_late = late_quantile_ns(seen).is_some_and(|nanos| nanos > self.criteria.p99_limit_ns);
-            let is_failed = || zones::fails(&self.point(0.0, 0, seen, result(seen)).point, &self.criteria);
+            let is_failed = || {
+                let [read, errors] = seen.statuses;
+                let is_chance = (errors as f64) <= read as f64 * beyond_chance(self.criteria.error_ratio, read);
+                let statuses = if is_chance { [read, 0] } else { seen.statuses };
+                let seen = TrafficSpan { statuses, ..seen.clone() };
+                zones::fails(&self.point(0.0, 0, &seen, result(&seen)).point, &self.criteria)
+            };
             seen.span_ns >= LEAST_NS && (is_late || is_failed())
         };
         fails(recent) || fails(&now.since(begin))
@@ -168,7 +174,9 @@ impl Shift {
         let pace =
             Pace::Open { rate_per_sec: rate_per_sec.unwrap_or(sent_per_sec).max(1e-3), arrival: Arrival::Series };
         let figures = figures(share, seen, &result);
-        measured(Sweep::Rate, repeat, (seen.connections, pace), result, figures)
+        let mut measured = measured(Sweep::Rate, repeat, (seen.connections, pace), result, figures);
+        measured.point.doubts.extend(unread_statuses(seen));
+        measured
     }
 
     /// Records a share, and checks that the command moves traffic.
@@ -215,13 +223,17 @@ impl Shift {
     }
 }
 
+/// The share of `n` requests that only chance would not explain, if this share is permitted.
+fn beyond_chance(permitted: f64, n: u64) -> f64 {
+    const DEVIATIONS: f64 = 3.0;
+    permitted + DEVIATIONS * (permitted * (1.0 - permitted) / n as f64).sqrt()
+}
+
 /// The quantile that shows, beyond chance, whether more than 1 % of the requests are late; `None` with few requests.
 fn late_quantile_ns(seen: &TrafficSpan) -> Option<u64> {
-    const DEVIATIONS: f64 = 3.0;
     const LEAST_REQUESTS: u64 = 50;
     let n = seen.response.len();
-    let late = 0.01 + DEVIATIONS * (0.01 * 0.99 / n as f64).sqrt();
-    seen.response.quantile_ns(1.0 - late).filter(|_| n >= LEAST_REQUESTS)
+    seen.response.quantile_ns(1.0 - beyond_chance(0.01, n)).filter(|_| n >= LEAST_REQUESTS)
 }
 
 /// Whether the rate grew with the share, if both were increased from the first to the second.
@@ -240,10 +252,14 @@ fn result(seen: &TrafficSpan) -> LoadResult {
     let change = if is_telling { seen.in_flight_change } else { 0 };
     let (grown, shrunk) = (change.max(0) as u64, change.min(0).unsigned_abs());
     let finished = seen.answered + seen.dropped;
+    let [read, errors] = seen.statuses;
+    let failed = (seen.answered as f64 * errors as f64 / read.max(1) as f64).round() as u64;
+    let ok = seen.answered.saturating_sub(failed);
     let outcomes = Outcomes {
         sent: (finished + grown).saturating_sub(shrunk),
         carried_in: shrunk.min(finished + grown),
-        ok: seen.answered,
+        ok,
+        non_2xx: seen.answered - ok,
         refused: seen.dropped,
         unfinished: grown,
         ..Outcomes::default()
@@ -251,7 +267,7 @@ fn result(seen: &TrafficSpan) -> LoadResult {
     let mut counts = LoadCounts {
         outcomes,
         completed_in_window: seen.answered,
-        ok_in_window: seen.answered,
+        ok_in_window: ok,
         sent_bytes: seen.bytes[0],
         received_bytes: seen.bytes[1],
         received_in_window_bytes: seen.bytes[1],
@@ -265,7 +281,7 @@ fn figures(share: f64, seen: &TrafficSpan, result: &LoadResult) -> Figures {
     let mut figures = Figures::default();
     let (n, seconds) = (seen.answered, seen.span_ns as f64 / 1e9);
     let sent = result.counts.outcomes.sent;
-    let counted = [(names::THROUGHPUT, n), (names::GOODPUT, n), (names::OFFERED, sent)];
+    let counted = [(names::THROUGHPUT, n), (names::GOODPUT, result.counts.ok_in_window), (names::OFFERED, sent)];
     for (name, count) in counted.into_iter().chain([(names::RECEIVED, seen.bytes[1])]) {
         figures.measured(name, count as f64 / seconds, count, Origin::Counted);
     }
@@ -275,11 +291,22 @@ fn figures(share: f64, seen: &TrafficSpan, result: &LoadResult) -> Figures {
     figures
 }
 
+/// A warning if most answers have no status line that can be read.
+fn unread_statuses(seen: &TrafficSpan) -> Option<Doubt> {
+    let is_unread = seen.answered >= 10 && seen.statuses[0] < seen.answered / 2;
+    is_unread.then(|| {
+        DoubtKind::NotWatched.warning(
+            "the status of most answers could not be read: they are not HTTP/1, encrypted in the server, or written by \
+             io_uring",
+            "watch the load balancer's count of errors: a server that answers errors in time is not noticed here",
+        )
+    })
+}
+
 /// The note that every run on live traffic has.
 pub fn seen_from_the_server() -> Doubt {
     DoubtKind::NotWatched.note(
-        "the load was live traffic: response times are measured at the server's sockets, without the network, and \
-         error statuses are not counted",
+        "the load was live traffic: response times are measured at the server's sockets, without the network",
         "compare them with those of the load balancer",
     )
 }

@@ -26,10 +26,14 @@ struct Site {
 impl Site {
     /// Users send `per_share` requests per second for each unit of the share.
     fn open(per_share: f64) -> Site {
+        Site::with(per_share, Worker::default())
+    }
+
+    fn with(per_share: f64, worker: Worker) -> Site {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
         let port = listener.local_addr().expect("a bound listener has an address").port();
         let site = Site { port, folder: open_dir(), is_over: Arc::default() };
-        let worker = Arc::new(Mutex::new(()));
+        let worker = Arc::new(worker);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let worker = worker.clone();
@@ -89,14 +93,36 @@ fn answer(reader: &mut impl BufRead) -> Option<()> {
     None
 }
 
-fn serve(mut connection: TcpStream, worker: &Mutex<()>) {
+/// Serves one request at a time, or answers that it is overloaded.
+#[derive(Default)]
+struct Worker {
+    free_at: Mutex<Option<Instant>>,
+    sheds: bool,
+}
+
+impl Worker {
+    fn status(&self) -> &'static str {
+        let mut free_at = self.free_at.lock().unwrap();
+        if !self.sheds {
+            std::thread::sleep(WORK);
+            return "200 OK";
+        }
+        let now = Instant::now();
+        let begins = free_at.map_or(now, |at| at.max(now));
+        if begins > now + 4 * WORK {
+            return "503 Service Unavailable";
+        }
+        *free_at = Some(begins + WORK);
+        "200 OK"
+    }
+}
+
+fn serve(mut connection: TcpStream, worker: &Worker) {
     let Ok(read) = connection.try_clone() else { return };
     let mut reader = BufReader::new(read);
     while answer(&mut reader).is_some() {
-        let busy = worker.lock();
-        std::thread::sleep(WORK);
-        drop(busy);
-        if connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+        let answer = format!("HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", worker.status());
+        if connection.write_all(answer.as_bytes()).is_err() {
             return;
         }
     }
@@ -145,6 +171,21 @@ fn live_traffic_is_raised_until_a_guard_steps_back_and_the_usual_share_is_restor
     assert_eq!((shift["usual"].as_f64(), shift["most"].as_f64()), (Some(USUAL), Some(MOST)), "{shift}");
     assert!(said.out.contains("Plan for") || said.out.contains("No rate held"), "{}", said.out);
     assert!(said.err.contains("times are those of the server's machine"), "{}", said.err);
+}
+
+#[test]
+fn a_server_that_answers_errors_in_time_is_stepped_back_from() {
+    skip_unless!(is_root(), "counting requests needs root");
+    // It answers 503 beyond a share of 100, in less than a millisecond.
+    let site = Site::with(2.0, Worker { sheds: true, ..Worker::default() });
+    run(&mut site.find("", &["--budget", "28s"])).exits_with(0);
+    let points = points(&site.run());
+    let errors = |point: &Value| point["outcomes"]["non_2xx"].as_u64().unwrap_or(0);
+    let failed: Vec<_> = points.iter().filter(|point| figure(point, "live.stepped_back_after_s").is_some()).collect();
+    assert!(!failed.is_empty() && failed.iter().all(|point| errors(point) > 0), "{points:#?}");
+    let held: Vec<f64> =
+        points.iter().filter(|point| errors(point) == 0).filter_map(|point| figure(point, "live.share")).collect();
+    assert!(held.iter().any(|share| *share > USUAL) && held.iter().all(|share| *share < 1.5 * 100.0), "{held:?}");
 }
 
 #[test]

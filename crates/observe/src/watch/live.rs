@@ -4,8 +4,9 @@
 use super::watcher::{WatchOptions, Watcher};
 use crate::error::ObserveError;
 use crate::sock_diag::{DiagSocket, PortSockets, Scope};
+use libbpf_rs::Link;
 use record::Latency;
-use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mode, Reading, bucket_end_ns};
+use record::watch::{BUCKETS, ClassTotals, Counter, Log2Histogram, Mode, Reading, bucket_end_ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +16,8 @@ const SPREAD: u64 = 16;
 #[derive(Debug)]
 pub struct LiveTraffic {
     watcher: Watcher,
+    /// Hooks that read the status of answers.
+    _sends: Option<Vec<Link>>,
     sockets: DiagSocket,
     /// The listeners at the start, by inode.
     listeners: BTreeSet<u64>,
@@ -41,6 +44,8 @@ pub struct TrafficSpan {
     pub span_ns: u64,
     /// Requests that were answered.
     pub answered: u64,
+    /// Answers whose status line was read, and those of them that are errors of the server.
+    pub statuses: [u64; 2],
     /// Connections that the listeners dropped because a queue was full.
     pub dropped: u64,
     /// Change in the number of requests in the server and its sockets.
@@ -65,6 +70,8 @@ impl LiveTraffic {
         if let Some(why) = watcher.why_no_programs() {
             return Err(why.to_string());
         }
+        // If the kernel refuses, no status is read, which the run reports.
+        let sends = watcher.tracer.as_ref().and_then(|tracer| tracer.programs.attach_sends().ok());
         let unlisted = |error| format!("its sockets cannot be listed: {error}");
         let mut sockets = DiagSocket::connect().map_err(unlisted)?;
         let listed = sockets.read_port(port, Scope::Listeners).map_err(unlisted)?;
@@ -72,7 +79,7 @@ impl LiveTraffic {
         if listeners.is_empty() {
             return Err(format!("nothing listens on port {port} of this machine"));
         }
-        Ok(LiveTraffic { watcher, sockets, listeners, unread_sum: 0, looks: 0 })
+        Ok(LiveTraffic { watcher, _sends: sends, sockets, listeners, unread_sum: 0, looks: 0 })
     }
 
     /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set.
@@ -110,9 +117,11 @@ impl LiveMark {
         let unread = self.unread_sum.saturating_sub(earlier.unread_sum) as f64 / looks as f64;
         // Little's law.
         let wait_ns = (all.requests > 0).then(|| unread * span_ns as f64 / all.requests as f64);
+        let counted = |counter: Counter| grown(now.count(counter), before.count(counter));
         TrafficSpan {
             span_ns,
             answered: all.requests,
+            statuses: [counted(Counter::StatusLines), counted(Counter::ServerErrors)],
             dropped: grown(now.connections.port_drops, before.connections.port_drops),
             in_flight_change: self.in_flight() - earlier.in_flight(),
             connections: now.connections.states.get("established").copied().unwrap_or(0),

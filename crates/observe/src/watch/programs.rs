@@ -82,6 +82,8 @@ impl WatchPrograms {
             split_syscalls: split_syscalls(),
             read_syscalls: [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg]
                 .map(|call| call as i32),
+            write_syscalls: [libc::SYS_write, libc::SYS_sendto, libc::SYS_writev, libc::SYS_sendmsg]
+                .map(|call| call as i32),
             time_wait_jiffies: wheel.minute as u32,
             time_wait_shift: wheel.shift,
         };
@@ -166,6 +168,11 @@ impl WatchPrograms {
         self.set_counts(true);
         self.receive = Some(self.attach(self.hooks.receive_program())?);
         Ok(())
+    }
+
+    /// Counts the status of responses until the links are dropped, and not in windows only.
+    pub fn attach_sends(&self) -> Result<Vec<Link>, WatchError> {
+        self.hooks.send_programs().into_iter().map(|name| self.attach(name)).collect()
     }
 
     /// Whether new requests are counted; those in progress are followed in any case.

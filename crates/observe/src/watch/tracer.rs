@@ -21,6 +21,8 @@ use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
 
+/// Where the budget permits no windows of phases, the status of answers is read for this long at each reading.
+const GLANCE: Duration = Duration::from_millis(2);
 /// Events at the state hook during the life of a connection.
 const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 /// In one of this many windows, system calls also end the parse phase.
@@ -62,6 +64,7 @@ pub struct Tracer {
     windows: u64,
     window_ns: u64,
     window_receives: u64,
+    glances: u64,
     started_ns: u64,
     splits: bool,
     /// The detected protocol; `None` if no reads are sampled.
@@ -123,6 +126,7 @@ impl Tracer {
             windows: 0,
             window_ns: 0,
             window_receives: 0,
+            glances: 0,
             started_ns: now_ns,
             splits: options.splits,
             traffic: options.detects_protocol.then(Traffic::default),
@@ -466,8 +470,19 @@ impl Tracer {
             reading.pack = self.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
+        if self.mode == Mode::Budgeted && (self.has_gaps || self.schedule.period().is_none()) && self.glance().is_ok() {
+            self.glances += 1;
+        }
         let (work, between_ns) = by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0));
         ChargedTime { between_ns, work: self.mode.counts_requests().then_some(work), ..charged }
+    }
+
+    /// Briefly reads the status of every answer.
+    fn glance(&self) -> Result<(), WatchError> {
+        let links = self.programs.attach_sends()?;
+        std::thread::sleep(GLANCE);
+        drop(links);
+        Ok(())
     }
 
     /// Requests that are not answered, or not fully acknowledged.
@@ -538,7 +553,7 @@ impl Tracer {
             + counts.counters[Counter::Accepted as usize] as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
             + self.sends_in_windows() as f64 * self.costs.send_ns
             + window_receives as f64 * self.costs.window_receive_ns
-            + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus
+            + (self.windows + self.glances) as f64 * WINDOW_COST_PER_CPU_NS * cpus
             + self.pack.as_ref().map_or(0.0, |pack| pack.cost_ns(counts.boundaries_seen));
         AddedCost {
             added_ns,

@@ -2,7 +2,10 @@
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
-use record::watch::Counter;
+use observe::watch::WatchOptions;
+use record::watch::{Counter, Mode};
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
@@ -191,4 +194,49 @@ fn beyond_the_limit_requests_are_counted_completely_in_windows() {
     assert!(reading.charged().is_none(), "the whole server's CPU time is of more time");
     assert_eq!(reading.count(Counter::UnreadBytes), Some(0));
     assert!(doubts.iter().any(|doubt| doubt.what.contains("requests are counted")), "{doubts:?}");
+}
+
+/// The first bytes of an answer are in a buffer of the server that each system call names in another way.
+#[test]
+fn the_status_of_answers_is_counted_however_the_server_writes() {
+    use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+    let test = "the_status_of_answers_is_counted_however_the_server_writes";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let group = observe::Group::Tree(std::process::id());
+    let Some(mut watcher) = watch(test, WatchOptions { mode: Mode::Exact, group, ..counting(port) }) else { return };
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let statuses = [
+        "200 OK",
+        "304 Not Modified",
+        "404 Not Found",
+        "429 Too Many Requests",
+        "500 Error",
+        "503 Busy",
+        "100 Continue",
+    ];
+    for status in statuses {
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        let pieces = [IoSlice::new(head.as_bytes()), IoSlice::new(b"")];
+        for way in 0..4 {
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            assert_eq!(server.read(&mut [0; 64]).unwrap(), 18);
+            let sent = match way {
+                0 => rustix::io::write(&server, head.as_bytes()).unwrap(),
+                1 => server.write_vectored(&pieces).unwrap(),
+                2 => send(&server, head.as_bytes(), SendFlags::empty()).unwrap(),
+                _ => sendmsg(&server, &pieces, &mut SendAncillaryBuffer::default(), SendFlags::empty()).unwrap(),
+            };
+            assert_eq!(sent, head.len());
+            client.read_exact(&mut vec![0; sent]).unwrap();
+        }
+    }
+    // What does not begin like an answer is not one.
+    server.write_all(b"It says HTTP/1.1 503 in the middle").unwrap();
+    server.write_all(b"HTTP").unwrap();
+    settle(&mut watcher);
+    let reading = watcher.read();
+    let counted = [Counter::StatusLines, Counter::ServerErrors, Counter::ClientErrors].map(|one| reading.count(one));
+    assert_eq!(counted, [Some(4 * 6), Some(4 * 3), Some(4)]);
 }

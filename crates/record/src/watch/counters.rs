@@ -71,6 +71,12 @@ counters! {
     ResetsSent = "resets_sent", "resets_sent", false, Some("watch.resets_sent_per_sec");
     /// TCP resets received by the server.
     ResetsReceived = "resets_received", "resets_received", false, Some("watch.resets_received_per_sec");
+    /// Responses whose status was read, in windows.
+    StatusLines = "status_lines", "status_lines", false, None;
+    /// Responses with status 5xx or 429 among those whose status was read.
+    ServerErrors = "server_errors", "server_errors", false, None;
+    /// Responses with another status 4xx among those whose status was read.
+    ClientErrors = "client_errors", "client_errors", false, None;
     /// Bytes received on closed connections, plus one for the FIN of each.
     ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", false, None;
     /// Bytes that clients acknowledged on closed connections, plus at most one for the FIN of each.

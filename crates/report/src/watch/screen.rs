@@ -163,7 +163,22 @@ fn requests(frame: &Screen<'_>) -> String {
         }
     }
     let lost = frame.now.count(Counter::DisplacedOpen).filter(|lost| *lost > 0);
-    out + &lost.map_or(String::new(), |lost| format!("  lost {lost}")) + "\n"
+    out + &lost.map_or(String::new(), |lost| format!("  lost {lost}")) + "\n" + &errors(frame)
+}
+
+/// The share of error statuses since the start; nothing if no status was read.
+fn errors(frame: &Screen<'_>) -> String {
+    let since_start = |counter| {
+        let [now, first] = [frame.now, frame.first].map(|reading| reading.count(counter).unwrap_or(0));
+        now.saturating_sub(first)
+    };
+    let read = since_start(Counter::StatusLines);
+    if read == 0 {
+        return String::new();
+    }
+    let share = |counter| percent(since_start(counter) as f64 / read as f64);
+    let (server, client) = (share(Counter::ServerErrors), share(Counter::ClientErrors));
+    format!("  status 5xx or 429 {server}, other 4xx {client} (n = {}, since the start)\n", format_si(read as f64))
 }
 
 fn server(frame: &Screen<'_>) -> String {
