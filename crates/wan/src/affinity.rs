@@ -26,25 +26,3 @@ pub fn pin(cpus: &[usize]) -> Result<(), WanError> {
     }
     rustix::thread::sched_setaffinity(None, &cpu_set(cpus)?).during(format!("pin this thread to CPUs {cpus:?}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pinned_thread_may_use_only_its_cpus() {
-        std::thread::spawn(|| {
-            let first = record::machine::allowed_cpus()[0];
-            pin(&[first]).unwrap();
-            assert_eq!(record::machine::allowed_cpus(), [first]);
-        })
-        .join()
-        .unwrap();
-    }
-
-    #[test]
-    fn a_cpu_that_does_not_exist_is_named_in_the_error() {
-        let message = pin(&[1023]).unwrap_err().to_string();
-        assert!(message.starts_with("CPU 1023 cannot be used"), "{message}");
-    }
-}

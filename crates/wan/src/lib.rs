@@ -31,19 +31,28 @@
 mod affinity;
 mod capabilities;
 mod cgroup;
-mod delay_line;
 mod error;
 mod ethtool;
-mod link;
-mod meter;
 mod namespace;
 mod pair;
-mod rtnetlink;
-mod self_test;
 mod setting;
 mod stale;
-mod steering;
-mod tun;
+
+// Public for tests/all only.
+#[doc(hidden)]
+pub mod delay_line;
+#[doc(hidden)]
+pub mod link;
+#[doc(hidden)]
+pub mod meter;
+#[doc(hidden)]
+pub mod rtnetlink;
+#[doc(hidden)]
+pub mod self_test;
+#[doc(hidden)]
+pub mod steering;
+#[doc(hidden)]
+pub mod tun;
 
 pub use affinity::pin;
 pub use capabilities::capabilities;

@@ -163,12 +163,12 @@ impl PathMeter {
     }
 }
 
-fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
+pub fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
     PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
 }
 
 /// The growth of a kernel counter, which may have wrapped around at 32 bits.
-fn grown(now: u64, before: u64) -> u64 {
+pub fn grown(now: u64, before: u64) -> u64 {
     if now >= before { now - before } else { u64::from((now as u32).wrapping_sub(before as u32)) }
 }
 
@@ -228,61 +228,5 @@ impl PathTally {
             ));
         }
         doubts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tally(delay_ns: u64, late_ns: u64) -> PathTally {
-        let mut lateness = Latency::new();
-        (0..100).for_each(|_| lateness.record_ns(late_ns));
-        let mechanism = PathMechanism::TunDelayLine;
-        PathTally {
-            plan: PathPlan { delay_ns, mechanism, ..PathPlan::default() },
-            packets: 100,
-            lost: Some(0),
-            dropped: 0,
-            lateness: Some(lateness),
-            cpu_ns: Some(1_000_000),
-            failure: None,
-        }
-    }
-
-    #[test]
-    fn lateness_beyond_a_twentieth_of_the_delay_raises_a_doubt() {
-        assert!(tally(20_000_000, 900_000).doubts().is_empty());
-        let doubts = tally(20_000_000, 1_100_000).doubts();
-        assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
-        assert!(doubts[0].what.contains("1.10 ms late"), "{}", doubts[0].what);
-        assert!(!tally(0, 2_000_000).doubts().is_empty(), "a path without delay is judged too");
-    }
-
-    #[test]
-    fn each_change_of_the_delay_and_each_direction_has_a_different_seed() {
-        let seed = |changes| reseeded(PathPlan::default(), changes).seed;
-        let seeds: std::collections::BTreeSet<u64> = (0..1000).map(|changes| seed(changes) & (u64::MAX >> 1)).collect();
-        assert_eq!(seeds.len(), 1000);
-        assert_eq!(seed(0), PathPlan::default().seed, "the path begins with the seed that was asked for");
-    }
-
-    #[test]
-    fn a_32_bit_counter_continues_after_wrapping_around() {
-        assert_eq!(grown(7, 5), 2);
-        assert_eq!(grown(3, u64::from(u32::MAX)), 4);
-        assert_eq!(grown(u64::from(u32::MAX) + 3, u64::from(u32::MAX)), 3, "a counter of 64 bits");
-    }
-
-    #[test]
-    fn figures_that_netem_lacks_are_unmeasured() {
-        let plan = PathPlan { delay_ns: 1, mechanism: PathMechanism::Netem, ..PathPlan::default() };
-        let of_netem = PathTally { plan, lost: None, lateness: None, cpu_ns: None, ..tally(1, 1) };
-        let figures = of_netem.figures();
-        for name in [names::PATH_LATENESS_P99, names::PATH_LOST, names::PATH_CPU] {
-            assert!(figures.get(name).unwrap().not_measured.is_some(), "{name}");
-        }
-        assert_eq!(figures.value(names::PATH_PACKETS), Some(100.0));
-        assert_eq!(tally(1, 1).figures().value(names::PATH_CPU), Some(10.0));
     }
 }

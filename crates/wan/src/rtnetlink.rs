@@ -4,7 +4,7 @@
 //! byte order and padded to 4 bytes. netlink-packet-route is not used: it lacks netem, whose options and counters are
 //! most of this module, and adds a megabyte to a program.
 
-mod path;
+pub mod path;
 
 pub use path::{LinkDrops, NetemCounts};
 
@@ -16,14 +16,14 @@ use std::net::IpAddr;
 
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
-const IFLA_LINKINFO: u16 = 18;
+pub const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 /// Attributes of a link that [`Route::set_link`] sets: the queue's length in packets, the alias, and the most segments
 /// of a packet that TCP hands to it.
 pub const IFLA_TXQLEN: u16 = 13;
 pub const IFLA_IFALIAS: u16 = 20;
 pub const IFLA_GSO_MAX_SEGS: u16 = 40;
-const IFLA_INFO_KIND: u16 = 1;
+pub const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
@@ -41,12 +41,12 @@ fn ethernet_address(end: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, end]
 }
 
-struct RouteRequest {
-    bytes: Vec<u8>,
+pub struct RouteRequest {
+    pub bytes: Vec<u8>,
 }
 
 impl RouteRequest {
-    fn new(kind: u16, flags: i32) -> Self {
+    pub fn new(kind: u16, flags: i32) -> Self {
         let mut request = RouteRequest { bytes: Vec::with_capacity(256) };
         request.words(&[0]);
         request.bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -67,12 +67,12 @@ impl RouteRequest {
     }
 
     /// `struct ifinfomsg`, which sets these flags.
-    fn link(&mut self, index: u32, flags: u32) {
+    pub fn link(&mut self, index: u32, flags: u32) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
         self.words(&[index, flags, flags]);
     }
 
-    fn attribute(&mut self, kind: u16, payload: &[u8]) {
+    pub fn attribute(&mut self, kind: u16, payload: &[u8]) {
         self.bytes.extend_from_slice(&(4 + payload.len() as u16).to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(payload);
@@ -85,7 +85,7 @@ impl RouteRequest {
         self.attribute(kind, &payload);
     }
 
-    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut RouteRequest)) {
+    pub fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut RouteRequest)) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         fill(self);
@@ -94,7 +94,7 @@ impl RouteRequest {
         self.bytes[start + 2..start + 4].copy_from_slice(&(kind | NLA_F_NESTED).to_ne_bytes());
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         let length = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
         self.bytes
@@ -217,7 +217,7 @@ fn family_and_octets(address: IpAddr) -> (i32, Vec<u8>) {
 }
 
 /// Reads an acknowledgement: `NLMSG_ERROR` with 0 is success, with a negative number the error.
-fn acknowledged(reply: &[u8]) -> io::Result<()> {
+pub fn acknowledged(reply: &[u8]) -> io::Result<()> {
     let word = |at: usize| reply.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
     let kind = reply.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
     match (kind, word(16)) {
@@ -235,39 +235,5 @@ pub fn link_index(name: &str) -> io::Result<u32> {
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_are_padded_and_lengths_are_exact() {
-        let mut request = RouteRequest::new(libc::RTM_NEWLINK, 0);
-        request.link(0, 0);
-        request.nested(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"veth5"));
-        let bytes = request.finish();
-        assert_eq!(bytes.len() % 4, 0);
-        assert_eq!(u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len());
-        let nested = &bytes[32..];
-        assert_eq!(u16::from_ne_bytes([nested[0], nested[1]]), 16, "4 + (4 + 5 padded to 8)");
-        assert_eq!(u16::from_ne_bytes([nested[4], nested[5]]), 9, "the inner length excludes the padding");
-    }
-
-    #[test]
-    fn only_an_acknowledgement_without_error_is_success() {
-        let reply = |kind: i32, code: i32| {
-            let mut bytes = vec![0u8; 36];
-            bytes[4..6].copy_from_slice(&(kind as u16).to_ne_bytes());
-            bytes[16..20].copy_from_slice(&code.to_ne_bytes());
-            bytes
-        };
-        assert!(acknowledged(&reply(libc::NLMSG_ERROR, 0)).is_ok());
-        let refused = acknowledged(&reply(libc::NLMSG_ERROR, -libc::EEXIST)).unwrap_err();
-        assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));
-        assert!(acknowledged(&reply(libc::NLMSG_DONE, 0)).is_err());
-        assert!(acknowledged(&[]).is_err());
-        assert!(acknowledged(&reply(libc::NLMSG_ERROR, i32::MIN)).is_err());
     }
 }

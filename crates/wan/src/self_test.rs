@@ -48,15 +48,15 @@ pub struct SelfTest {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Train {
-    sent_bits_per_sec: f64,
+pub struct Train {
+    pub sent_bits_per_sec: f64,
     /// `None` if too few packets arrived.
-    arrived_bits_per_sec: Option<f64>,
+    pub arrived_bits_per_sec: Option<f64>,
 }
 
 impl Train {
     /// The bandwidth that the train shows, or else the rate at which it was sent.
-    fn bandwidth(&self, asked: f64) -> (Option<f64>, Option<f64>) {
+    pub fn bandwidth(&self, asked: f64) -> (Option<f64>, Option<f64>) {
         let is_slow = self.sent_bits_per_sec < SENT_FASTER * asked;
         match self.arrived_bits_per_sec {
             Some(seen) if is_slow && seen < asked * (1.0 - BANDWIDTH_TOLERANCE) => (None, Some(self.sent_bits_per_sec)),
@@ -203,7 +203,7 @@ fn ping(plan: &PathPlan, to: IpAddr, should_stop: ShouldStop<'_>) -> Result<Vec<
 }
 
 /// An ICMP echo request (RFC 792): type 8, code 0, checksum, identifier, sequence number, 56 bytes of payload.
-fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
+pub fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
     let mut packet = [0u8; 64];
     packet[0] = 8;
     packet[4..6].copy_from_slice(&identifier);
@@ -216,7 +216,7 @@ fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
 }
 
 /// The sequence number of an echo reply to this process. A raw socket also returns the IP header.
-fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
+pub fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     let header = usize::from(packet.first()? & 0x0f) * 4;
     let icmp = packet.get(header..header + 8)?;
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
@@ -295,61 +295,4 @@ fn arrival_ns(socket: &UdpSocket) -> Option<u64> {
     // SAFETY: `at` is a live timespec, as SIOCGSTAMPNS requires.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS as libc::Ioctl, &mut at) } == 0;
     done.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen(round_trip_ms: f64, mbit: f64) -> SelfTest {
-        let plan = PathPlan {
-            delay_ns: 20_000_000,
-            bandwidth_bits_per_sec: 100_000_000,
-            queue_bytes: 625_000,
-            ..PathPlan::default()
-        };
-        let round_trips_ns = vec![(round_trip_ms * 1e6) as u64; 3];
-        SelfTest { plan, round_trips_ns, bits_per_sec: Some(mbit * 1e6), sent_too_slowly_bits_per_sec: None }
-    }
-
-    #[test]
-    fn a_deviation_beyond_the_tolerance_raises_a_doubt() {
-        assert_eq!(seen(40.1, 99.0).doubts(), []);
-        assert!(seen(41.5, 99.0).doubts()[0].what.contains("41.5 ms instead of 40.0 ms"));
-        assert!(seen(40.0, 90.0).doubts()[0].what.contains("bandwidth is 90.0 Mbit/s instead of 100 Mbit/s"));
-        let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, ..seen(1.0, 1.0) };
-        assert_eq!(silent.doubts().len(), 2);
-    }
-
-    #[test]
-    fn a_bandwidth_that_the_test_does_not_reach_raises_no_doubt() {
-        let train = |sent, arrived| Train { sent_bits_per_sec: sent, arrived_bits_per_sec: Some(arrived) };
-        assert_eq!(train(3e9, 2.9e9).bandwidth(10e9), (None, Some(3e9)));
-        assert_eq!(train(3e9, 0.9e9).bandwidth(1e9), (Some(0.9e9), None), "fast enough, so the path is slow");
-        assert_eq!(train(1.1e9, 0.99e9).bandwidth(1e9), (Some(0.99e9), None), "it is seen all the same");
-        assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
-        let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
-        assert_eq!(unseen.doubts(), []);
-        let summary = unseen.summary();
-        let end = "bandwidth not measured, because the test sends only 3.00 Gbit/s (planned 100 Mbit/s)";
-        assert!(summary.ends_with(end), "{summary}");
-    }
-
-    #[test]
-    fn silence_explained_by_planned_losses_raises_no_doubt() {
-        for (loss_ratio, doubts) in [(0.0, 2), (0.02, 2), (0.9, 0)] {
-            let seen = seen(1.0, 1.0);
-            let plan = PathPlan { loss_ratio, ..seen.plan };
-            let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, plan, ..seen };
-            assert_eq!(silent.doubts().len(), doubts, "{loss_ratio}");
-        }
-    }
-
-    #[test]
-    fn an_echo_request_has_a_valid_checksum() {
-        let packet = echo_request([0x12, 0x34], 7);
-        let sum: u32 = packet.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-        assert_eq!(echo_reply(&[0x45; 10], [0, 0]), None, "a cut answer is none");
-    }
 }

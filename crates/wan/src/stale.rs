@@ -113,24 +113,3 @@ fn namespaces() -> BTreeMap<String, Vec<u32>> {
     }
     found
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_namespace_with_the_right_number_but_not_our_alias_is_left_alone() {
-        let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        // The situation when this machine's namespace reuses the number of a dead pair.
-        let left = Leftover {
-            kind: LEFTOVERS[1].name,
-            name: NetNamespace::current().unwrap().name().unwrap(),
-            detail: String::new(),
-            owner: Owner { start_ticks: 0, ..Owner::of_this_process() },
-        };
-        remove_namespace(&left).unwrap();
-        assert!(bystander.try_wait().unwrap().is_none(), "the bystander still runs");
-        bystander.kill().unwrap();
-        bystander.wait().unwrap();
-    }
-}

@@ -58,23 +58,11 @@ impl NamespaceSysfs {
 }
 
 /// CPUs as the kernel's bitmap: 32-bit groups in hexadecimal, most significant first, separated by commas.
-fn cpu_mask(cpus: &[usize]) -> String {
+pub fn cpu_mask(cpus: &[usize]) -> String {
     let groups = cpus.iter().max().map_or(1, |highest| highest / 32 + 1);
     let mut words = vec![0u32; groups];
     for cpu in cpus {
         words[cpu / 32] |= 1 << (cpu % 32);
     }
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_of_many_cpus_are_grouped_from_the_highest() {
-        assert_eq!(cpu_mask(&[]), "00000000");
-        assert_eq!(cpu_mask(&[0, 1]), "00000003");
-        assert_eq!(cpu_mask(&[1, 33]), "00000002,00000002");
-    }
 }

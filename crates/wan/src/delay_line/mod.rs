@@ -6,8 +6,8 @@
 //! no work, so it cannot starve its CPU while the load is within its capacity. The lateness of every packet is
 //! measured.
 
-mod queue;
-mod shaper;
+pub mod queue;
+pub mod shaper;
 
 use crate::affinity;
 use crate::error::{DuringStep, WanError};

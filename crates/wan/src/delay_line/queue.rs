@@ -9,7 +9,7 @@ const FIRST_BYTES: usize = 1 << 20;
 /// Every packet is contiguous. While the queue is not empty, `write_at` never equals the front packet's place, so
 /// "full" and "empty" cannot be confused.
 #[derive(Debug)]
-pub(crate) struct PacketQueue {
+pub struct PacketQueue {
     bytes: Vec<u8>,
     packets: VecDeque<Packet>,
     write_at: usize,
@@ -26,7 +26,7 @@ struct Packet {
 
 impl PacketQueue {
     /// `longest`: maximum packet size. `limit_bytes`: maximum memory.
-    pub(crate) fn new(longest: usize, limit_bytes: usize) -> Self {
+    pub fn new(longest: usize, limit_bytes: usize) -> Self {
         let first = FIRST_BYTES.max(2 * longest).min(limit_bytes.max(2 * longest));
         PacketQueue {
             bytes: vec![0; first],
@@ -37,7 +37,7 @@ impl PacketQueue {
         }
     }
 
-    pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
+    pub fn room(&mut self) -> Option<&mut [u8]> {
         let at = match self.free_at() {
             Some(at) => at,
             None => {
@@ -78,66 +78,18 @@ impl PacketQueue {
     }
 
     /// Adds the first `length` bytes of the last [`room`](Self::room) as a packet. Due times must not decrease.
-    pub(crate) fn push(&mut self, length: usize, due_ns: u64) {
+    pub fn push(&mut self, length: usize, due_ns: u64) {
         debug_assert!(length <= self.longest && self.packets.back().is_none_or(|last| last.due_ns <= due_ns));
         self.packets.push_back(Packet { due_ns, at: self.write_at, length });
         self.write_at += length;
     }
 
-    pub(crate) fn front(&self) -> Option<(u64, &[u8])> {
+    pub fn front(&self) -> Option<(u64, &[u8])> {
         let front = self.packets.front()?;
         Some((front.due_ns, &self.bytes[front.at..front.at + front.length]))
     }
 
-    pub(crate) fn pop(&mut self) {
+    pub fn pop(&mut self) {
         self.packets.pop_front();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn packets_keep_their_order_and_bytes(steps in prop::collection::vec((any::<bool>(), 1usize..1500), 1..4000)) {
-            let mut queue = PacketQueue::new(1500, 1 << 21);
-            let mut model: VecDeque<(u64, usize, u8)> = VecDeque::new();
-            for (index, (is_push, length)) in steps.into_iter().enumerate() {
-                let mark = index as u8;
-                if is_push {
-                    if let Some(room) = queue.room() {
-                        room[..length].fill(mark);
-                        queue.push(length, index as u64);
-                        model.push_back((index as u64, length, mark));
-                    }
-                } else {
-                    queue.pop();
-                    model.pop_front();
-                }
-                let seen = queue.front().map(|(due, bytes)| (due, bytes.len(), bytes[0]));
-                prop_assert_eq!(seen, model.front().copied());
-                if let Some((_, bytes)) = queue.front() {
-                    prop_assert!(bytes.iter().all(|byte| *byte == bytes[0]), "no packet overwrites another");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_full_queue_has_no_room_and_keeps_its_packets() {
-        let mut queue = PacketQueue::new(1500, 2 << 20);
-        let mut pushed = 0u64;
-        while queue.room().is_some() {
-            queue.push(1500, pushed);
-            pushed += 1;
-        }
-        assert!((1390..=1398).contains(&pushed), "{pushed} packets of 1500 bytes in 2 MiB");
-        for due in 0..pushed {
-            assert_eq!(queue.front().map(|(at, bytes)| (at, bytes.len())), Some((due, 1500)));
-            queue.pop();
-        }
-        assert!(queue.front().is_none() && queue.room().is_some());
     }
 }

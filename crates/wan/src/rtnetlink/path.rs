@@ -23,10 +23,10 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
-const TCA_NETEM_LATENCY64: u16 = 10;
+pub const TCA_NETEM_LATENCY64: u16 = 10;
 const TCA_NETEM_PRNG_SEED: u16 = 14;
 /// `struct tc_netem_qopt`: latency, limit, loss, gap, duplicate, jitter.
-const NETEM_OPTIONS_BYTES: usize = 24;
+pub const NETEM_OPTIONS_BYTES: usize = 24;
 /// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
 const ETHERNET_HEADER_BYTES: i32 = 14;
 /// Minimum capacity for delayed packets. netem limits their number, which must never limit the path. With a
@@ -81,7 +81,7 @@ fn netem_options(limit: f64, loss_ratio: f64) -> RouteRequest {
     options
 }
 
-fn delay_options(plan: &PathPlan, direction: u64) -> RouteRequest {
+pub fn delay_options(plan: &PathPlan, direction: u64) -> RouteRequest {
     let under_way_bytes = plan.bandwidth_bits_per_sec as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
     let mut options = netem_options(DELAYED_PACKETS.max(under_way_bytes / SMALLEST_PACKET_BYTES), plan.loss_ratio);
     options.attribute(TCA_NETEM_LATENCY64, &(plan.delay_ns as i64).to_ne_bytes());
@@ -90,7 +90,7 @@ fn delay_options(plan: &PathPlan, direction: u64) -> RouteRequest {
 }
 
 /// Options of the netem below it, which limits the bandwidth. Its queue is counted in full packets.
-fn limit_options(plan: &PathPlan) -> RouteRequest {
+pub fn limit_options(plan: &PathPlan) -> RouteRequest {
     let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
     let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
     let mut rate = Vec::with_capacity(16);
@@ -220,7 +220,7 @@ impl Route {
     }
 }
 
-fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     let mut found = Vec::new();
     while let Some(&[a, b, c, d]) = bytes.first_chunk::<4>() {
         let length = usize::from(u16::from_ne_bytes([a, b]));
@@ -232,44 +232,10 @@ fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     found
 }
 
-fn number32(bytes: &[u8], at: usize) -> u32 {
+pub fn number32(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
 fn number64(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn netem_gets_nanoseconds_and_bytes_without_the_ethernet_header() {
-        let plan = PathPlan {
-            delay_ns: 20_000_000,
-            loss_ratio: 0.5,
-            bandwidth_bits_per_sec: 100_000_000,
-            queue_bytes: 625_000,
-            ..PathPlan::default()
-        };
-        let delay = delay_options(&plan, 0).bytes;
-        assert_eq!((number32(&delay, 4), number32(&delay, 8)), (200_000, 1 << 31));
-        let more = attributes(&delay[NETEM_OPTIONS_BYTES..]);
-        assert_eq!(more[0], (TCA_NETEM_LATENCY64, &20_000_000i64.to_ne_bytes()[..]));
-        let limit = limit_options(&plan).bytes;
-        assert_eq!((number32(&limit, 4), number32(&limit, 8)), (417, 0), "625 kB in packets of 1500 bytes");
-        let more = attributes(&limit[NETEM_OPTIONS_BYTES..]);
-        assert_eq!((number32(more[0].1, 0), number32(more[0].1, 4)), (12_500_000, (-14i32) as u32));
-        let long = PathPlan { delay_ns: 1_000_000_000, ..plan };
-        assert_eq!(number32(&delay_options(&long, 0).bytes, 4), 446_429, "a second of the smallest packets");
-    }
-
-    #[test]
-    fn damaged_attributes_end_the_list() {
-        assert!(attributes(&[]).is_empty());
-        assert!(attributes(&[0, 0, 1, 0]).is_empty(), "a length below that of its own header");
-        assert!(attributes(&[255, 255, 1, 0, 9]).is_empty());
-        assert_eq!(attributes(&[5, 0, 1, 0, 9]), [(1, &[9u8][..])], "the last needs no padding");
-    }
 }

@@ -1,11 +1,9 @@
 //! Tests of the path as in a run, with real namespaces, links and processes. They need root; without it they are
 //! skipped with that reason.
 
-#[path = "all/faults.rs"]
 mod faults;
-#[path = "all/guest.rs"]
 mod guest;
-#[path = "all/path.rs"]
+mod parts;
 mod path;
 
 use record::leftovers::{Leftover, SearchScope};
