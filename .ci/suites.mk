@@ -54,7 +54,7 @@ rust-build:
 	@.ci/suite $@ cargo nextest run --locked --workspace --no-run
 rust: rust-build native-build python-packages node-packages
 	@.ci/suite $@ '$(call nextest,ci)'
-# The tests of libraries, which run no servers.
+# The tests of libraries and of single parts (modules that end in `parts`), which run no servers.
 rust-quick:
 	@.ci/suite $@ '$(call nextest,ci,-E "kind(lib) or test(/^[a-z_]*parts::/) or package(straingauge-record) or package(straingauge-analyze) or package(straingauge-remote) or package(straingauge-report) or package(straingauge-workload)")'
 rust-long: native-build python-packages node-packages

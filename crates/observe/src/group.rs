@@ -109,7 +109,7 @@ pub struct ThreadId {
 }
 
 #[derive(Debug)]
-struct Member {
+pub struct Member {
     stat_file: Option<KeptFile>,
     parent: u32,
     last: ProcessStat,
@@ -120,6 +120,19 @@ struct Member {
 }
 
 impl Member {
+    /// A member of which only the numbers in `last` are known.
+    pub fn new(parent: u32, last: ProcessStat) -> Self {
+        Member {
+            stat_file: None,
+            parent,
+            last,
+            cpu_ns: 0,
+            counted_ns: 0,
+            at_window_start_ns: 0,
+            threads: HashMap::new(),
+        }
+    }
+
     fn process(&self, pid: u32) -> Process {
         Process { pid, start_ticks: self.last.start_ticks }
     }
@@ -141,7 +154,7 @@ struct EndedMembers {
 
 #[derive(Debug, Default)]
 pub struct ServerGroup {
-    members: BTreeMap<u32, Member>,
+    pub members: BTreeMap<u32, Member>,
     counters: GroupCounters,
     /// CPU time of ended children that was already counted and will appear again in the children time of this parent.
     owed_ns: HashMap<u32, u64>,
@@ -287,14 +300,12 @@ impl ServerGroup {
             self.counters.major_faults += stat.major_faults;
             self.count_children(pid, &ProcessStat::default(), &stat);
         }
+        let parent = table.get(pid).map_or(stat.parent, |origin| origin.parent);
         let mut member = Member {
             stat_file: keeps.then_some(file),
-            parent: table.get(pid).map_or(stat.parent, |origin| origin.parent),
-            last: stat,
             cpu_ns,
             counted_ns: if is_born_under_watch { cpu_ns } else { 0 },
-            at_window_start_ns: 0,
-            threads: HashMap::new(),
+            ..Member::new(parent, stat)
         };
         self.read_threads(pid, &mut member, is_born_under_watch);
         if let Some(used_ns) = self.adopted.remove(&member.process(pid)).filter(|_| !is_born_under_watch) {
@@ -375,7 +386,7 @@ impl ServerGroup {
     }
 
     /// Leaves out the part counted while the children lived.
-    fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
+    pub fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
         let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
         let faults = now.children_major_faults.saturating_sub(earlier.children_major_faults);
@@ -394,7 +405,7 @@ impl ServerGroup {
         self.counters.system_ticks += (system as f64 * share).round() as u64;
     }
 
-    fn bury(&mut self, pid: u32) {
+    pub fn bury(&mut self, pid: u32) {
         let Some(member) = self.members.remove(&pid) else { return };
         self.ended.seen_ns += member.cpu_ns;
         self.kept_files -= usize::from(member.stat_file.is_some());
@@ -602,117 +613,4 @@ pub fn ticks_since_boot() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = clock_ticks_per_sec();
     boot.tv_sec as u64 * ticks + boot.tv_nsec as u64 * ticks / 1_000_000_000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Child, Command};
-
-    /// Starts a process with the id of an ended one; `None` if the kernel does not allow the choice.
-    fn with_number(pid: u32, command: &mut Command) -> Option<Child> {
-        // Other work may take the id first, and release it again.
-        for _ in 0..5000 {
-            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
-            let mut child = command.spawn().ok()?;
-            if child.id() == pid {
-                return Some(child);
-            }
-            child.kill().ok()?;
-            child.wait().ok()?;
-        }
-        None
-    }
-
-    #[test]
-    fn a_process_that_starts_later_below_the_control_group_is_a_member() {
-        let folder = tempfile::tempdir().unwrap();
-        // A threaded control group lists no processes.
-        fs::create_dir_all(folder.path().join("worker/threads")).unwrap();
-        for empty in ["cgroup.procs", "worker/cgroup.procs"] {
-            fs::write(folder.path().join(empty), "").unwrap();
-        }
-        let mut table = ProcessTable::default();
-        table.scan();
-        let mut group = ServerGroup::new([], Some(folder.path().into()));
-        group.admit(&table);
-        assert!(group.pids().is_empty());
-        fs::write(folder.path().join("worker/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
-        group.admit(&table);
-        assert_eq!(group.pids(), [std::process::id()]);
-    }
-
-    #[test]
-    fn a_process_that_reuses_a_members_number_is_no_member() {
-        let test = "a_process_that_reuses_a_members_number_is_no_member";
-        let in_session = |script: &str| {
-            let mut command = Command::new("setsid");
-            command.args(["sh", "-c", script]);
-            command
-        };
-        let mut server = in_session("sleep 600 & while :; do :; done").spawn().unwrap();
-        let mut table = ProcessTable::default();
-        let mut group = ServerGroup::new([server.id()], None);
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        // The shell leads a session that contains its child.
-        while group.pids().len() < 2 {
-            assert!(std::time::Instant::now() < deadline);
-            table.scan();
-            group.add_roots([server.id()]);
-            group.admit(&table);
-        }
-        let end = |pids: &[u32]| {
-            for pid in pids {
-                // SAFETY: no memory is passed; the test itself started these processes.
-                unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
-            }
-        };
-        end(&group.pids());
-        server.wait().unwrap();
-        let before = group.counters();
-        let Some(mut stranger) = with_number(server.id(), &mut in_session("while :; do :; done")) else {
-            return println!("SKIPPED {test}: the number of a new process cannot be chosen here");
-        };
-        std::thread::sleep(std::time::Duration::from_millis(60));
-        let used_ns = cpu_clock::of_process(stranger.id()).unwrap();
-        for _ in 0..2 {
-            group.read();
-            table.scan();
-            group.admit(&table);
-        }
-        let (members, after) = (group.pids(), group.counters());
-        stranger.kill().unwrap();
-        stranger.wait().unwrap();
-        assert!(table.get(stranger.id()).is_some(), "the table has it");
-        assert!(members.is_empty(), "{members:?} are not the server's");
-        assert!(after.cpu_ns < before.cpu_ns + used_ns, "its CPU time was counted: {before:?} {after:?}");
-    }
-
-    fn member(parent: u32, last: ProcessStat) -> Member {
-        Member {
-            stat_file: None,
-            parent,
-            last,
-            cpu_ns: 0,
-            counted_ns: 0,
-            at_window_start_ns: 0,
-            threads: HashMap::new(),
-        }
-    }
-
-    #[test]
-    fn faults_of_a_child_are_not_counted_again_when_its_parent_waits_for_it() {
-        let mut group = ServerGroup::new([], None);
-        group.members.insert(10, member(1, ProcessStat::default()));
-        let child = ProcessStat { major_faults: 7, children_major_faults: 2, ..ProcessStat::default() };
-        group.members.insert(11, member(10, child));
-        group.counters.major_faults = 9;
-        group.bury(11);
-        let now = ProcessStat { children_major_faults: 12, ..ProcessStat::default() };
-        group.count_children(10, &ProcessStat::default(), &now);
-        assert_eq!(group.counters.major_faults, 12, "the last three came after its last reading");
-        let later = ProcessStat { children_major_faults: 13, ..ProcessStat::default() };
-        group.count_children(10, &now, &later);
-        assert_eq!(group.counters.major_faults, 13, "of a child that was never seen");
-    }
 }

@@ -42,25 +42,3 @@ impl KeptFile {
 pub fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     file.as_ref()?.read(buffer).ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kept_file_is_produced_anew_at_each_reading() {
-        let kept = KeptFile::open("/proc/uptime").unwrap();
-        let mut buffer = Vec::new();
-        let first = kept.read(&mut buffer).unwrap().to_vec();
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        assert_ne!(kept.read(&mut buffer).unwrap(), first);
-    }
-
-    #[test]
-    fn a_file_longer_than_the_buffer_is_read_whole() {
-        let mut buffer = vec![0; 1];
-        let kept = KeptFile::open("/proc/self/status").unwrap();
-        let text = kept.read(&mut buffer).unwrap();
-        assert!(text.len() > 200 && text.ends_with(b"\n"));
-    }
-}

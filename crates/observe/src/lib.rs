@@ -30,35 +30,53 @@
 //! A new source, such as a BPF program, is another reader like `network`: it is read at both ends of the window into
 //! `window::WindowEdge`, or by the sampler into its samples, and `window` converts it into figures.
 
-mod account;
-mod backends;
-mod bpf;
 mod capabilities;
-mod cpu_clock;
 mod error;
 mod facts;
-mod group;
-mod kept_file;
-mod limits;
-mod listening;
-mod machine;
 mod maps;
 mod namespace;
 mod network;
 mod observer;
-mod outgoing;
-mod port_sockets;
 pub mod proc_text;
-mod processes;
 pub mod profile;
 mod sampler;
 pub mod slow_down;
 pub mod sock_diag;
-mod time_wait;
-mod wait_call;
 pub mod watch;
-mod window;
-mod yardstick;
+
+// Public for tests/all only.
+#[doc(hidden)]
+pub mod account;
+#[doc(hidden)]
+pub mod backends;
+#[doc(hidden)]
+pub mod bpf;
+#[doc(hidden)]
+pub mod cpu_clock;
+#[doc(hidden)]
+pub mod group;
+#[doc(hidden)]
+pub mod kept_file;
+#[doc(hidden)]
+pub mod limits;
+#[doc(hidden)]
+pub mod listening;
+#[doc(hidden)]
+pub mod machine;
+#[doc(hidden)]
+pub mod outgoing;
+#[doc(hidden)]
+pub mod port_sockets;
+#[doc(hidden)]
+pub mod processes;
+#[doc(hidden)]
+pub mod time_wait;
+#[doc(hidden)]
+pub mod wait_call;
+#[doc(hidden)]
+pub mod window;
+#[doc(hidden)]
+pub mod yardstick;
 
 pub use capabilities::capabilities;
 pub use error::ObserveError;

@@ -111,7 +111,7 @@ fn groups(pids: &[u32], controller: &str) -> Vec<(PathBuf, String)> {
     folders
 }
 
-fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
+pub fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
     let folder = mount.join(path.trim_start_matches('/'));
     let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
     above.map(Path::to_path_buf).collect()
@@ -123,7 +123,7 @@ pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
     narrowest_of(folders).map(|(_, folder)| folder)
 }
 
-fn narrowest_of(folders: impl IntoIterator<Item = PathBuf>) -> Option<(f64, PathBuf)> {
+pub fn narrowest_of(folders: impl IntoIterator<Item = PathBuf>) -> Option<(f64, PathBuf)> {
     let limited = folders.into_iter().filter_map(|folder| Some((read_quota(&folder)?.cpus, folder)));
     limited.min_by(|a, b| a.0.total_cmp(&b.0))
 }
@@ -135,7 +135,7 @@ pub fn narrowest_memory(pids: &[u32]) -> Option<(u64, PathBuf)> {
 }
 
 /// The memory limits of a control group, and their files. `max` means no limit; version 1 has a huge number for it.
-fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
+pub fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
     let limit = |name: &str| {
         let file = folder.join(name);
         let bytes: u64 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
@@ -178,7 +178,7 @@ impl MemoryLimit {
 }
 
 /// How often a limit was reached: `memory.events` of version 2, `memory.failcnt` of version 1.
-fn hits(limit: &Path) -> Option<u64> {
+pub fn hits(limit: &Path) -> Option<u64> {
     let read = |name: &str| fs::read(limit.parent()?.join(name)).ok();
     let word = limit.extension()?.to_str()?;
     match read("memory.events") {
@@ -197,111 +197,4 @@ pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
         parse_named_numbers(&account, ["nr_periods", "nr_throttled"]).map(Option::unwrap_or_default);
     let used_ns = parse_cgroup_usage_us(&account).map(|us| us.saturating_mul(1000));
     Some(CpuQuota { cpus, used_ns, periods, throttled })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_narrowest_quota_of_all_ancestor_groups_is_used() {
-        let mount = tempfile::tempdir().unwrap();
-        let make = |path: &str, max: &str, used_us: u64| {
-            let folder = mount.path().join(path);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("cpu.max"), max).unwrap();
-            let account = format!("usage_usec {used_us}\nuser_usec 1\nnr_periods 9\nnr_throttled 4\n");
-            fs::write(folder.join("cpu.stat"), account).unwrap();
-        };
-        make("slice", "50000 100000\n", 7);
-        make("slice/server", "150000 100000\n", 5);
-        make("slice/server/leaf", "max 100000\n", 3);
-        let (cpus, folder) = narrowest_of(upwards(mount.path(), "/slice/server/leaf")).unwrap();
-        let quota = CpuQuota { cpus: 0.5, used_ns: Some(7000), periods: 9, throttled: 4 };
-        assert_eq!((cpus, read_quota(&folder)), (0.5, Some(quota)));
-        make("other", "max 100000\n", 3);
-        assert_eq!(narrowest_of(upwards(mount.path(), "/other")), None);
-        assert_eq!(narrowest_of(upwards(mount.path(), "/")), None, "the root has no file of limits");
-    }
-
-    #[test]
-    fn the_narrowest_memory_limit_is_found_with_its_hits() {
-        let mount = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| {
-            let file = mount.path().join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        };
-        write("slice/memory.max", "50000000\n");
-        write("slice/server/memory.max", "max\n");
-        write("slice/server/memory.high", "20000000\n");
-        write("slice/server/memory.events", "low 0\nhigh 7\nmax 2\noom 0\n");
-        let found: Vec<_> =
-            upwards(mount.path(), "/slice/server").iter().flat_map(|folder| memory_limits(folder)).collect();
-        let (bytes, file) = found.into_iter().min().unwrap();
-        assert_eq!((bytes, file.ends_with("server/memory.high"), hits(&file)), (20_000_000, true, Some(7)));
-        write("first/memory.limit_in_bytes", "25165824\n");
-        write("first/memory.failcnt", "31\n");
-        let first = memory_limits(&mount.path().join("first"));
-        assert_eq!((first[0].0, hits(&first[0].1)), (25_165_824, Some(31)));
-        write("none/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(memory_limits(&mount.path().join("none")), []);
-    }
-
-    #[test]
-    fn limits_of_version_1_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("cpu.cfs_quota_us", "-1\n");
-        write("cpu.cfs_period_us", "100000\n");
-        write("cpu.stat", "nr_periods 230\nnr_throttled 8\nthrottled_time 48557328\n");
-        assert_eq!(read_quota(folder.path()), None);
-        write("cpu.cfs_quota_us", "30000\n");
-        let quota = CpuQuota { cpus: 0.3, used_ns: None, periods: 230, throttled: 8 };
-        assert_eq!(read_quota(folder.path()), Some(quota));
-    }
-
-    /// A watch that begins before the server's first request has a baseline.
-    #[test]
-    fn an_idle_group_has_cpus_and_a_busiest_thread_that_used_nothing() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let mut group = ServerGroup::new([child.id()], None);
-        let mut table = crate::processes::ProcessTable::default();
-        table.scan();
-        group.admit(&table);
-        group.begin_window();
-        let limits = LimitReader::open().read(&mut group);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!((limits.busiest_thread_ns, limits.busiest_thread), (Some(0), None));
-        assert!(limits.cpus.is_some_and(|cpus| cpus >= 1) && limits.idle_ns.is_some());
-    }
-
-    #[test]
-    fn the_busiest_thread_and_the_cpus_of_a_group_are_read() {
-        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        let mut group = ServerGroup::new([child.id()], None);
-        let mut table = crate::processes::ProcessTable::default();
-        let mut reader = LimitReader::open();
-        let limits = loop {
-            table.scan();
-            group.admit(&table);
-            group.read();
-            let limits = reader.read(&mut group);
-            // The process has run for a while, in at least two intervals.
-            if limits.busiest_thread_ns.is_some_and(|ns| ns > 30_000_000) {
-                break limits;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let thread = limits.busiest_thread.unwrap();
-        assert_eq!((thread.pid, thread.tid, thread.name.as_str(), thread.siblings), (child.id(), child.id(), "sh", 1));
-        let counted = group.counters().cpu_ns;
-        let busiest = limits.busiest_thread_ns.unwrap();
-        assert!(busiest <= counted + 20_000_000, "{busiest} of {counted}: intervals are not counted twice");
-        assert!(limits.cpus.is_some_and(|cpus| cpus >= 1) && limits.idle_ns.is_some());
-        assert!(limits.descriptors.is_some_and(|seen| seen.open >= 3 && seen.open <= seen.limit));
-    }
 }

@@ -88,23 +88,3 @@ impl CpuUse {
         if self.elapsed_ticks > 0.0 { 2.0 * (self.cpus as f64).sqrt() / self.elapsed_ticks } else { f64::INFINITY }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reading(at_ns: u64, cpus: &[(usize, CpuTimes)]) -> MachineReading {
-        MachineReading { at_ns, stat: MachineStat { cpus: cpus.to_vec(), ..MachineStat::default() } }
-    }
-
-    #[test]
-    fn cpus_are_counted_separately_and_one_that_came_is_left_out() {
-        let idle = |idle| CpuTimes { idle, ..CpuTimes::default() };
-        let begin = reading(0, &[(0, idle(0)), (1, idle(0))]);
-        let end = reading(1_000_000_000, &[(0, idle(100)), (1, idle(25)), (2, idle(7))]);
-        let busy = |cpu| CpuUse::between(&begin, &end, |which| which == cpu).busy_cpus();
-        assert_eq!([busy(0), busy(1), busy(2)], [Some(0.0), Some(0.75), None]);
-        let all = CpuUse::between(&begin, &end, |_| true);
-        assert_eq!((all.cpus, all.times.idle), (2, 125));
-    }
-}

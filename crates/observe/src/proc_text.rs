@@ -260,7 +260,7 @@ pub fn parse_named(text: &[u8], name: &str) -> Option<u64> {
 }
 
 /// The number of each line that begins with one of `names`.
-pub(crate) fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
+pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
     let mut found = [None; N];
     for line in lines(text) {
         let mut fields = words(line);

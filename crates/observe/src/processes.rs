@@ -20,13 +20,6 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
-impl Process {
-    #[cfg(test)]
-    pub fn now(pid: u32) -> Option<Process> {
-        read_stat(pid).map(|stat| Process { pid, start_ticks: stat.start_ticks })
-    }
-}
-
 /// Facts from the time when a process was first observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessOrigin {
@@ -156,20 +149,4 @@ pub fn all_pids() -> Vec<u32> {
 fn folders() -> impl Iterator<Item = (u32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).take(MAX_PROCESSES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_started_later_cannot_be_a_parent() {
-        let origin = |parent, start_ticks| ProcessOrigin { parent, start_ticks, ..ProcessOrigin::default() };
-        let known = [(10, (1, origin(1, 500))), (11, (2, origin(10, 600))), (12, (3, origin(10, 400)))];
-        let table = ProcessTable { known: known.into() };
-        let parent_of = |pid: u32| table.parent(table.get(pid).unwrap());
-        assert_eq!(parent_of(11), Some(Process { pid: 10, start_ticks: 500 }));
-        assert_eq!(parent_of(12), None, "10 was another process then");
-        assert!(table.has(Process { pid: 10, start_ticks: 500 }) && !table.has(Process { pid: 10, start_ticks: 400 }));
-    }
 }

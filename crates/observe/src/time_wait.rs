@@ -83,50 +83,7 @@ impl TimeWaitSockets {
     }
 }
 
-fn object_bytes(slabs: &str) -> Option<f64> {
+pub fn object_bytes(slabs: &str) -> Option<f64> {
     let line = slabs.lines().find(|line| line.starts_with("tw_sock_TCP "))?;
     line.split_ascii_whitespace().nth(3)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{TcpListener, TcpStream};
-
-    #[test]
-    fn the_size_of_a_socket_is_its_slab_size() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\ntw_sock_TCPv6 1 2 264 \
-                    16\ntw_sock_TCP 47888 47888 256 16 1 : tunables\n";
-        assert_eq!(object_bytes(text), Some(256.0));
-        assert_eq!(object_bytes("tw_sock_TCP x"), None);
-    }
-
-    #[test]
-    fn sockets_are_counted_and_ended() {
-        // In the common namespace, another program's client may use the same port.
-        // SAFETY: only the network namespace of this thread changes.
-        if let Err(why) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-            return eprintln!("SKIPPED counting TIME_WAIT sockets in a namespace: {why}");
-        }
-        let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        assert!(up.unwrap().success());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut sockets = TimeWaitSockets::open(None, listener.local_addr().unwrap().port()).unwrap();
-        assert_eq!(sockets.count().unwrap(), 0);
-        let address = listener.local_addr().unwrap();
-        for _ in 0..7 {
-            let client = TcpStream::connect(address).unwrap();
-            drop(listener.accept().unwrap());
-            // The client closes second.
-            let _ = io::Read::read(&mut &client, &mut [0]);
-        }
-        assert_eq!(sockets.count().unwrap(), 7);
-        match sockets.end_all() {
-            Ok(ended) => {
-                assert_eq!(ended, 7);
-                assert_eq!(sockets.count().unwrap(), 0);
-            }
-            Err(why) => eprintln!("SKIPPED ending TIME_WAIT sockets: {why}"),
-        }
-    }
 }

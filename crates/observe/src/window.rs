@@ -1,4 +1,4 @@
-mod doubts;
+pub mod doubts;
 mod neighbours;
 
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
@@ -62,30 +62,30 @@ pub struct MissingReasons {
 /// [`window_ends`](crate::Observer::window_ends).
 #[derive(Debug, Clone)]
 pub struct ObservedWindow {
-    pub(crate) begin: WindowEdge,
-    pub(crate) end: WindowEdge,
+    pub begin: WindowEdge,
+    pub end: WindowEdge,
     /// Counters at the end of the previous window, or at the start.
-    pub(crate) network_before: NetworkReading,
-    pub(crate) samples: Samples,
-    pub(crate) busiest_thread_ns: Option<u64>,
-    pub(crate) busiest_process_ns: u64,
-    pub(crate) size: GroupSize,
+    pub network_before: NetworkReading,
+    pub samples: Samples,
+    pub busiest_thread_ns: Option<u64>,
+    pub busiest_process_ns: u64,
+    pub size: GroupSize,
     /// Pages of the members without a file or shared memory behind them.
-    pub(crate) anonymous_pages: u64,
-    pub(crate) account: Result<Account, String>,
-    pub(crate) members: Vec<u32>,
+    pub anonymous_pages: u64,
+    pub account: Result<Account, String>,
+    pub members: Vec<u32>,
     /// Established connections of the group to other servers, if they could be read.
-    pub(crate) outgoing: Option<u64>,
-    pub(crate) backends: BTreeSet<u32>,
+    pub outgoing: Option<u64>,
+    pub backends: BTreeSet<u32>,
     /// Open descriptors and limit of the member that is closest to its limit.
-    pub(crate) descriptors_used: Option<Descriptors>,
-    pub(crate) server_cpus: Vec<usize>,
-    pub(crate) client_pid: u32,
-    pub(crate) has_group: bool,
-    pub(crate) beside: Option<BesideProcesses>,
-    pub(crate) missing: MissingReasons,
+    pub descriptors_used: Option<Descriptors>,
+    pub server_cpus: Vec<usize>,
+    pub client_pid: u32,
+    pub has_group: bool,
+    pub beside: Option<BesideProcesses>,
+    pub missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
-    pub(crate) commands: BTreeMap<u32, (u32, PlainText)>,
+    pub commands: BTreeMap<u32, (u32, PlainText)>,
 }
 
 /// The result for the run: figures by name ([`record::names`]), connection states, doubts.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const UNIT: &str = "1/s";
 /// Iterations between two clock readings: much longer than a reading, and shorter than a scheduler's slice.
-const ITERATIONS_PER_ROUND: u64 = 20_000;
+pub const ITERATIONS_PER_ROUND: u64 = 20_000;
 
 /// Runs the yardstick for `duration` on `cpu` (`None`: on any CPU): iterations per second of CPU time
 /// ([`record::names::YARDSTICK_CPU`]).
@@ -54,26 +54,4 @@ fn round(mut state: u64) -> u64 {
         state = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
     }
     state
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_yardstick_reports_its_speed_and_its_number_of_iterations() {
-        let figure = yardstick(None, Duration::from_millis(5));
-        assert!(figure.value.unwrap() > 1e5, "{figure:?}");
-        assert_eq!(figure.origin, Some(Origin::Timed));
-        assert!(figure.n.unwrap() >= ITERATIONS_PER_ROUND);
-    }
-
-    #[test]
-    fn a_missing_cpu_is_unmeasured_instead_of_zero() {
-        for cpu in [1000, 1 << 30] {
-            let figure = yardstick(Some(cpu), Duration::from_millis(1));
-            assert_eq!(figure.value, None);
-            assert!(figure.not_measured.unwrap().contains(&cpu.to_string()));
-        }
-    }
 }

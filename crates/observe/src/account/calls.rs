@@ -70,7 +70,7 @@ static OLDER_CALLS: &[Call] = calls! {
 #[cfg(not(target_arch = "x86_64"))]
 static OLDER_CALLS: &[Call] = &[];
 
-fn all() -> impl Iterator<Item = &'static Call> {
+pub fn all() -> impl Iterator<Item = &'static Call> {
     CALLS.iter().chain(OLDER_CALLS)
 }
 
@@ -120,30 +120,4 @@ pub fn meaning(number: i32, names: DescriptorKind) -> (WaitKind, String) {
         (Reading | Writing, _) => WaitKind::Other,
     };
     (kind, call.name.trim_start_matches("SYS_").to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_meaning_of_a_call_depends_on_its_descriptor() {
-        let of = |call: i64, names| meaning(call as i32, names).0;
-        assert_eq!(of(libc::SYS_read, DescriptorKind::Served), Requests);
-        assert_eq!(of(libc::SYS_recvfrom, DescriptorKind::Socket), Backend);
-        assert_eq!(of(libc::SYS_read, DescriptorKind::Source), Input);
-        assert_eq!(of(libc::SYS_write, DescriptorKind::Pipe), WaitKind::Pipe);
-        assert_eq!(of(libc::SYS_sendto, DescriptorKind::Served), WaitKind::Send);
-        assert_eq!(meaning(libc::SYS_fdatasync as i32, DescriptorKind::File), (File, "fdatasync".into()));
-        assert_eq!(meaning(-1, DescriptorKind::Nothing), (Memory, String::new()));
-        assert_eq!(meaning(100_000, DescriptorKind::Nothing), (WaitKind::Other, "system call 100000".into()));
-    }
-
-    #[test]
-    fn the_programs_know_which_calls_name_a_descriptor() {
-        let table = arguments::<512>();
-        let of = |call: i64| table[call as usize];
-        assert_eq!([of(libc::SYS_futex), of(libc::SYS_write), of(libc::SYS_ppoll)], [1, 2, 0]);
-        assert!(all().all(|call| (0..512).contains(&call.number)), "the programs know no higher number");
-    }
 }

@@ -2,8 +2,8 @@
 //! servers from the server's sends and receives. The programs measure their own cost, and end a window when the cost
 //! reaches its budget.
 
-mod calls;
-mod reading;
+pub mod calls;
+pub mod reading;
 
 use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::account::{Gate, Sums};
@@ -181,12 +181,18 @@ impl Accountant {
         bpf::set_variable(&self.object, ".bss.listening", &listening)
     }
 
-    /// Ends the window and returns its account. `processes` are those of the server that live now.
-    pub fn end(&mut self, processes: &[Process], table: &ProcessTable) -> Result<Account, Refusal> {
+    /// Closes the window in the programs and adds the waits that are not over.
+    pub fn close(&mut self, processes: &[Process]) -> Result<(), Refusal> {
         self.run("close_window")?;
         self.members.update(&self.object, processes)?;
         let mut walk = Iter::new(&self.walk)?;
         walk.read_to_end(&mut Vec::new()).map_err(libbpf_rs::Error::from)?;
+        Ok(())
+    }
+
+    /// Ends the window and returns its account. `processes` are those of the server that live now.
+    pub fn end(&mut self, processes: &[Process], table: &ProcessTable) -> Result<Account, Refusal> {
+        self.close(processes)?;
         let gate: Gate = bpf::variable(&self.object, GATE)?;
         bpf::set_variable(&self.object, GATE, &Gate { is_open: 0, ..gate })?;
         // The kernel waits until no CPU runs these programs.
@@ -230,6 +236,3 @@ impl Accountant {
         read.is_ok() && !holders_of(&listeners, &pids).is_empty()
     }
 }
-
-#[cfg(test)]
-mod tests;

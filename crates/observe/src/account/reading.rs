@@ -367,7 +367,7 @@ fn open_files(pid: u32) -> HashMap<FileId, String> {
 }
 
 /// The address of an internet socket's other end; `None` for another family.
-fn address(family: u16, object: &[u64; 2], port: u16) -> Option<String> {
+pub fn address(family: u16, object: &[u64; 2], port: u16) -> Option<String> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&object[0].to_ne_bytes());
     bytes[8..].copy_from_slice(&object[1].to_ne_bytes());
@@ -386,7 +386,7 @@ fn thread_name(place: &Place) -> PlainText {
 }
 
 /// The name without its number, so that `worker-12` and `worker-3` are one group.
-fn common_name(name: &str) -> String {
+pub fn common_name(name: &str) -> String {
     let trimmed = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let trimmed = trimmed.trim_end_matches(['-', '_', '#', ':', '/', ' ']);
     if trimmed.is_empty() { name.to_string() } else { trimmed.to_string() }
@@ -551,24 +551,4 @@ fn backend_name(one: &Outgoing) -> Option<String> {
     let bytes: Vec<u8> = one.path[..length].iter().map(|byte| *byte as u8).collect();
     let name = name_of(&bytes);
     (!name.is_empty() && !is_of_system(&name)).then(|| format!("unix:{name}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_whose_names_differ_by_number_are_one_group() {
-        assert_eq!(common_name("pool-1-thread-12"), "pool-1-thread");
-        assert_eq!((common_name("worker"), common_name("7")), ("worker".into(), "7".into()));
-    }
-
-    #[test]
-    fn addresses_of_both_families_are_formatted() {
-        let v4 = u64::from_ne_bytes([127, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(address(2, &[v4, 0], 5432).as_deref(), Some("127.0.0.1:5432"));
-        let mapped = [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, 10, 0, 0, 7])];
-        assert_eq!(address(10, &mapped, 80).as_deref(), Some("10.0.0.7:80"));
-        assert_eq!(address(1, &[0, 0], 0), None);
-    }
 }

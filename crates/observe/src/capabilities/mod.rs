@@ -44,19 +44,3 @@ pub fn capabilities() -> Vec<Capability> {
     };
     LOOKS.iter().map(capability).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_capabilities_have_a_remedy_and_names_are_unique() {
-        let all = capabilities();
-        let mut names = std::collections::HashSet::new();
-        for capability in &all {
-            assert!(names.insert(capability.name.clone()), "{} appears twice", capability.name);
-            assert_eq!(capability.is_available, capability.remedy.is_empty(), "{capability:?}");
-            assert!(!capability.detail.is_empty() && !capability.detail.contains('\n'), "{capability:?}");
-        }
-    }
-}

@@ -143,7 +143,7 @@ fn owner_of(key: &Sample, is_network: bool, row: Option<&Row>) -> StackOwner {
 }
 
 /// The row of a kernel stack, its mode, and whether the current packet determines the owner.
-fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, CpuMode, bool) {
+pub fn classify(frames: Vec<Frame>, rule: &LayerRule) -> (Vec<Frame>, Option<Row>, CpuMode, bool) {
     let charged = without_slow_down(&frames);
     let row = rule.row_of(charged.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
     let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
@@ -211,31 +211,4 @@ pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s AttributedStack>, rule:
     coverage.not_classified = unknown.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
     coverage.not_classified.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     coverage
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn layer_of(functions: &[&str]) -> Option<Layer> {
-        let frame =
-            |function: &&str| Frame { function: record::PlainText::from(*function), module: None, is_kernel: true };
-        let (_, row, ..) = classify(functions.iter().map(frame).collect(), LayerRule::built_in());
-        row.map(|row| row.layer)
-    }
-
-    #[test]
-    fn slow_down_programs_are_charged_to_their_place_and_other_programs_are_not() {
-        let slow = "bpf_prog_0123456789abcdef_slow_request_re";
-        let hook = ["bpf_trace_run1", "__traceiter_tcp_rcv_space_adjust"];
-        let at = |inner: &[&'static str], program: &'static str| {
-            layer_of(&[inner, &[program], &hook, &["tcp_recvmsg_locked", "tcp_recvmsg", "inet_recvmsg"]].concat())
-        };
-        assert_eq!(at(&["ktime_get_mono_fast_ns", "bpf_ktime_get_ns"], slow), Some(Layer::Tcp));
-        assert_eq!(at(&[], slow), Some(Layer::Tcp));
-        assert_eq!(at(&["bpf_ktime_get_ns"], "bpf_prog_0123456789abcdef_count_request"), Some(Layer::Other));
-        let interrupted = ["tick_sched_timer", "asm_sysvec_apic_timer_interrupt", "bpf_ktime_get_ns"];
-        assert_eq!(at(&interrupted, slow), Some(Layer::Other), "an interrupt is no part of the place");
-        assert_eq!(layer_of(&["bpf_ktime_get_ns", slow, hook[0]]), None, "a place that cannot be seen");
-    }
 }

@@ -6,8 +6,10 @@
 
 mod bursts;
 mod calibration;
-mod programs;
-mod reading;
+#[doc(hidden)]
+pub mod programs;
+#[doc(hidden)]
+pub mod reading;
 mod result;
 
 pub use bursts::{BURSTS, BurstOptions, ExactProfiler, run};

@@ -81,37 +81,3 @@ impl FromStr for FunctionGroup {
         Ok(FunctionGroup { name: name.to_string(), patterns })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_group_contains_the_functions_that_match_its_patterns() {
-        let group: FunctionGroup = "acks = tcp_ack*, tcp_clean_rtx_queue ,user:ngx_*_handler".parse().unwrap();
-        assert_eq!(group.name, "acks");
-        assert!(group.contains("tcp_ack_update_rtt", false));
-        assert!(group.contains("tcp_clean_rtx_queue", false));
-        assert!(!group.contains("tcp_clean_rtx_queue2", false));
-        assert!(group.contains("ngx_http_handler", true));
-        assert!(!group.contains("ngx_http_handler", false));
-        assert!(group.contains("tcp_clean_rtx_queue.constprop.0", false));
-    }
-
-    #[test]
-    fn invalid_text_is_refused_with_an_example() {
-        for text in ["", "acks", "=tcp_*", "acks=", "acks=tcp_*,,x"] {
-            let sentence = text.parse::<FunctionGroup>().expect_err(text).to_string();
-            assert!(sentence.contains("name=pattern"), "{sentence}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics_the_matcher(glob in "\\PC{0,30}", text in "\\PC{0,60}") {
-            let _ = matches(&glob, &text);
-            let _ = glob.parse::<FunctionGroup>();
-        }
-    }
-}

@@ -24,38 +24,3 @@ pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<SampledEstimate> {
     });
     Some(SampledEstimate { value, plus_minus })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_constant_ratio_has_no_spread() {
-        let estimate = ratio(&[2.0, 4.0, 6.0, 8.0], &[1.0, 2.0, 3.0, 4.0]).unwrap();
-        assert!((estimate.value - 2.0).abs() < 1e-12);
-        assert!(estimate.plus_minus.unwrap() < 1e-9);
-    }
-
-    #[test]
-    fn a_ratio_without_a_denominator_has_no_value() {
-        assert_eq!(ratio(&[1.0, 2.0], &[0.0, 0.0]), None);
-        assert_eq!(ratio(&[1.0, 0.0], &[5.0, 0.0]).unwrap().plus_minus, None);
-    }
-
-    #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_stated() {
-        // Binomial blocks of 100 with a share of 0.3, from a fixed generator.
-        let mut state = 1u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f64 / (1u64 << 24) as f64
-        };
-        let mut covered = 0;
-        for _ in 0..1000 {
-            let parts: Vec<f64> = (0..10).map(|_| (0..100).filter(|_| uniform() < 0.3).count() as f64).collect();
-            let estimate = ratio(&parts, &[100.0; 10]).unwrap();
-            covered += usize::from((estimate.value - 0.3).abs() <= estimate.plus_minus.unwrap());
-        }
-        assert!((920..=980).contains(&covered), "{covered} of 1000");
-    }
-}

@@ -8,21 +8,31 @@
 //!
 //! The result is a [`record::profile::Profile`]; the crate `report` renders it.
 
-mod arrivals;
-mod attribute;
 mod error;
 pub mod events;
 pub mod exact;
 mod groups;
-mod interval;
-pub(crate) mod names;
 mod points;
 mod result;
-pub(crate) mod sampler;
-mod samples;
-mod stacks;
-pub(crate) mod symbols;
 mod window;
+
+// Public for tests/all only.
+#[doc(hidden)]
+pub mod arrivals;
+#[doc(hidden)]
+pub mod attribute;
+#[doc(hidden)]
+pub mod interval;
+#[doc(hidden)]
+pub mod names;
+#[doc(hidden)]
+pub mod sampler;
+#[doc(hidden)]
+pub mod samples;
+#[doc(hidden)]
+pub mod stacks;
+#[doc(hidden)]
+pub mod symbols;
 
 pub use error::ProfileError;
 pub use groups::FunctionGroup;

@@ -131,34 +131,3 @@ fn clean(name: &str) -> PlainText {
     let clean = PlainText::new(name.trim(), MAX_NAME_CHARS);
     if clean.is_empty() { "[unknown]".into() } else { clean }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[inline(never)]
-    fn first(number: u64) -> u64 {
-        std::hint::black_box(number + 1)
-    }
-
-    #[inline(never)]
-    fn second(number: u64) -> u64 {
-        std::hint::black_box(number + 2)
-    }
-
-    #[test]
-    fn a_caller_whose_call_never_returns_keeps_its_name() {
-        assert_eq!(first(1) + second(1), 5);
-        let mut names = SymbolNames::new(None);
-        // The return address is within `second`, and just before it.
-        let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
-        let own = std::process::id();
-        names.learn_user(own, &[&within, &after]);
-        let callers = [within, after].map(|stack| {
-            let frames = names.user_stack(own, &stack);
-            assert!(frames[0].function.contains("first"), "{frames:?}");
-            frames.get(1).map(|frame| frame.function.to_string()).unwrap_or_default()
-        });
-        assert!(callers[0].contains("second") && !callers[1].contains("second"), "{callers:?}");
-    }
-}

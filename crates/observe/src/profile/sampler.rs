@@ -42,7 +42,7 @@ pub struct StackSampler {
     links: Vec<Link>,
     /// The CPU clock first, then the others.
     pub events: Vec<EventState>,
-    pub(super) object: Object,
+    pub object: Object,
     members: Members,
     opened_ns: Cell<u64>,
 }
@@ -186,85 +186,5 @@ pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts)
 impl From<Refusal> for ProfileError {
     fn from(refusal: Refusal) -> Self {
         if refusal.is_permission() { ProfileError::NotPermitted } else { ProfileError::Refused(refusal.to_string()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::names::SymbolNames;
-    use crate::profile::symbols;
-    use libbpf_rs::MapCore;
-
-    const GRACE_PERIODS: usize = 5000;
-
-    fn attached(test: &str) -> Option<StackSampler> {
-        match StackSampler::attach(0, 0, 1, &[]) {
-            Err(ProfileError::NotPermitted) => {
-                println!("SKIPPED {test}: it needs root");
-                None
-            }
-            attached => Some(attached.unwrap()),
-        }
-    }
-
-    #[test]
-    fn processes_are_followed_from_their_fork_until_they_have_ended() {
-        let test = "processes_are_followed_from_their_fork_until_they_have_ended";
-        let Some(mut sampler) = attached(test) else { return };
-        let own = Process::now(std::process::id()).unwrap();
-        sampler.set_members(&[own]).unwrap();
-        let mut children: Vec<_> =
-            (0..3).map(|_| std::process::Command::new("sleep").arg("600").spawn().unwrap()).collect();
-        let mut members: Vec<u32> = Members::living(&sampler.object).unwrap().into_iter().collect();
-        members.sort_unstable();
-        let mut expected: Vec<u32> = children.iter().map(|child| child.id()).chain([own.pid]).collect();
-        expected.sort_unstable();
-        assert_eq!(members, expected);
-        children.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
-        // The kernel frees an ended process after an RCU grace period, in a callback that a busy CPU runs late.
-        for _ in 0..GRACE_PERIODS {
-            if Members::living(&sampler.object).unwrap().len() == 1 {
-                return;
-            }
-            // SAFETY: the call has no arguments that point to memory.
-            let done = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-            assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let left = Members::living(&sampler.object).unwrap();
-        let now: Vec<_> = left.iter().map(|pid| (pid, Process::now(*pid))).collect();
-        panic!("ended processes stay: {now:?} of {own:?} and {expected:?}");
-    }
-
-    #[test]
-    fn the_kernel_names_its_own_addresses() {
-        let Some(sampler) = attached("the_kernel_names_its_own_addresses") else { return };
-        let Some(address) = symbols::address_of("tcp_sendmsg") else {
-            return println!("SKIPPED the_kernel_names_its_own_addresses: the kernel hides them");
-        };
-        let mut names = SymbolNames::new(Some(&sampler.object));
-        let named = names.kernel_stack(&[address, address + 1, 2]);
-        let named: Vec<&str> = named.iter().map(|frame| frame.function.as_str()).collect();
-        assert_eq!(named, ["tcp_sendmsg", "tcp_sendmsg", "bpf_jit_code"]);
-        let many: Vec<u64> = (1000..2000).collect();
-        assert!(names.kernel_stack(&many).iter().all(|frame| frame.function == "bpf_jit_code"));
-    }
-
-    #[test]
-    fn a_full_table_of_processes_is_a_counted_loss() {
-        let Some(mut sampler) = attached("a_full_table_of_processes_is_a_counted_loss") else { return };
-        let room = bpf::map(&sampler.object, "members").unwrap().max_entries();
-        let many: Vec<Process> = (1..=room + 2).map(|pid| Process { pid: pid + (1 << 23), start_ticks: 1 }).collect();
-        sampler.set_members(&many).unwrap();
-        let lost = sampler.rows().unwrap().1.processes;
-        // The kernel's table reserves places on each CPU, so some room is left when it begins to refuse entries.
-        assert!(lost >= 2, "{lost}");
-        sampler.set_members(&many).unwrap();
-        assert_eq!(sampler.rows().unwrap().1.processes, lost, "each is lost once");
-        let others: Vec<Process> =
-            many.iter().take(10).map(|one| Process { pid: one.pid + (1 << 24), ..*one }).collect();
-        sampler.set_members(&others).unwrap();
-        assert_eq!(sampler.rows().unwrap().1.processes, lost, "what has ended makes room");
     }
 }

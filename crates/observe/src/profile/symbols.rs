@@ -26,7 +26,7 @@ pub fn functions() -> io::Result<Vec<KernelFunction>> {
     Ok(all)
 }
 
-fn parse(text: impl BufRead) -> io::Result<Vec<KernelFunction>> {
+pub fn parse(text: impl BufRead) -> io::Result<Vec<KernelFunction>> {
     let mut all = Vec::new();
     first(text, |line| {
         all.extend(parse_line(line).map(|(_, function)| function));
@@ -40,7 +40,7 @@ pub fn address_of(name: &str) -> Option<u64> {
     address_in(BufReader::new(File::open(PATH).ok()?), name)
 }
 
-fn address_in(text: impl BufRead, name: &str) -> Option<u64> {
+pub fn address_in(text: impl BufRead, name: &str) -> Option<u64> {
     let is_it = |function: &KernelFunction| function.module.is_none() && function.name == name;
     let found = first(text, |line| {
         let may_be = line.trim_ascii_end().ends_with(name.as_bytes());
@@ -79,33 +79,4 @@ fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
     let (name, module) = name.split_once('\t').map_or((name, None), |(name, module)| (name, Some(module)));
     let module = module.map(|module| module.trim_matches(['[', ']']).to_string());
     Some((address, KernelFunction { name: name.to_string(), module }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t __pfx_tcp_ack\nffffffff81000020 t tcp_ack\n\
-        ffffffffc0000000 t veth_xmit\t[veth]\nffffffff82000000 D some_data\nnonsense\n";
-
-    #[test]
-    fn functions_are_listed_with_their_modules_and_found_by_name() {
-        let named =
-            |name: &str, module: Option<&str>| KernelFunction { name: name.into(), module: module.map(str::to_string) };
-        let all = [named("_stext", None), named("tcp_ack", None), named("veth_xmit", Some("veth"))];
-        assert_eq!(parse(TEXT.as_bytes()).unwrap(), all);
-        assert_eq!(address_in(TEXT.as_bytes(), "tcp_ack"), Some(0xffff_ffff_8100_0020));
-        for missing in ["ack", "veth_xmit", "some_data"] {
-            assert_eq!(address_in(TEXT.as_bytes(), missing), None, "{missing}");
-        }
-        assert_eq!(address_in("0000000000000000 t tcp_ack\n".as_bytes(), "tcp_ack"), None, "hidden");
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = (parse(text.as_slice()), address_in(text.as_slice(), "a"));
-        }
-    }
 }

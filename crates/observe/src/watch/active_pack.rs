@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Windows with probes are short, because probes cost more than all other parts.
 pub const PACK_WINDOW: Duration = Duration::from_millis(100);
-const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
+pub const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
 /// With a longer period, windows do not represent the present.
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
 /// Share of the watch's budget.
@@ -127,53 +127,5 @@ impl ActivePack {
 
     pub fn cost_ns(&self, hits: u64) -> f64 {
         hits as f64 * self.request_ns() / 3.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::probe_cost::FunctionCosts;
-    use super::*;
-
-    fn place(offset: u64, boundary: u64, at_return: bool, is_stepped: bool) -> PackPlace {
-        PackPlace { path: "/bin/true".into(), offset, boundary, at_return, is_stepped }
-    }
-
-    fn pack_of(places: Vec<PackPlace>) -> ActivePack {
-        let emulated = FunctionCosts { call_ns: 2_000.0, return_ns: 4_000.0, both_ns: 5_000.0 };
-        let stepped = FunctionCosts { call_ns: 3_000.0, return_ns: 6_000.0, both_ns: 7_000.0 };
-        let costs = ProbeCosts { emulated: Some(emulated), stepped: Some(stepped) };
-        ActivePack::new(&Pack::open("nginx").unwrap(), places, costs, 4)
-    }
-
-    fn pack() -> ActivePack {
-        // As in nginx: the first function is single-stepped, the second one is probed at both ends.
-        pack_of(vec![place(1, 1, false, true), place(2, 2, false, false), place(2, 3, true, false)])
-    }
-
-    #[test]
-    fn a_request_is_charged_once_per_function_and_for_the_most_expensive_alternative() {
-        assert_eq!(pack().request_ns(), 3_000.0 + 5_000.0);
-        let mut places = pack().places;
-        places.push(place(9, 1, false, false));
-        assert_eq!(pack_of(places.clone()).request_ns(), 8_000.0, "the cheaper of two for one boundary adds nothing");
-        places[2].offset = 3;
-        assert_eq!(pack_of(places).request_ns(), 3_000.0 + 2_000.0 + 4_000.0, "three functions, three calls");
-    }
-
-    #[test]
-    fn windows_are_as_rare_as_the_budget_requires() {
-        let mut pack = pack();
-        assert_eq!(pack.next_ns, None, "nothing is known of a request yet");
-        // 8 us of probes on a request of 10 us for a tenth of a second: 0.5 % of the time corresponds to 16 s.
-        pack.adapt(7, 10_000.0, 0.01);
-        assert_eq!(pack.next_ns, Some(7));
-        pack.add_window(100, 50, std::iter::empty(), &[], &SizeClasses::default());
-        assert_eq!(pack.next_ns, Some(100 + 16_000_000_000));
-        pack.adapt(7, 10_000_000.0, 0.01);
-        pack.add_window(100, 50, std::iter::empty(), &[], &SizeClasses::default());
-        assert_eq!(pack.next_ns, Some(100 + SHORTEST_PERIOD.as_nanos() as u64));
-        assert_eq!(pack.totals(4, 6).request_ns, 8_000.0);
-        assert!((pack.cost_ns(6) - 16_000.0).abs() < 1e-6);
     }
 }

@@ -102,32 +102,3 @@ fn name(from: u64, below: Option<u64>) -> String {
         None => format!(">={}", format_bytes(from as f64)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_classes_separate_the_papers_file_types() {
-        let classes = SizeClasses::default();
-        let names: Vec<&str> = [7_500, 13_280, 179_000, 2_304_000]
-            .into_iter()
-            .map(|bytes| classes.0[classes.index_of(bytes)].name.as_str())
-            .collect();
-        assert_eq!(names, ["<10.0 KiB", "<50.0 KiB", "<640 KiB", ">=640 KiB"], "a size says nothing of the content");
-    }
-
-    #[test]
-    fn boundaries_must_ascend_and_fit() {
-        assert_eq!(SizeClasses::parse("1KiB,1KiB"), Err(ClassError::NotAscending(1024)));
-        assert_eq!(SizeClasses::parse("0"), Err(ClassError::NotAscending(0)));
-        assert_eq!(SizeClasses::parse("1,2,3,4,5,6,7,8"), Err(ClassError::TooMany(8)));
-        assert!(SizeClasses::parse("tall").is_err());
-        assert_eq!(SizeClasses::parse("").unwrap().count(), 1);
-        let classes = SizeClasses::parse("1KiB, 1MiB").unwrap();
-        assert_eq!(
-            (classes.index_of(0), classes.index_of(1023), classes.index_of(1024), classes.index_of(u64::MAX)),
-            (0, 0, 1, 2)
-        );
-    }
-}

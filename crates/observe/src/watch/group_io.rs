@@ -22,10 +22,10 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
 type IoCounts = [u64; 4];
 
 #[derive(Debug, Clone, Copy)]
-struct ProcessIo {
-    start_ticks: u64,
-    parent: u32,
-    counts: IoCounts,
+pub struct ProcessIo {
+    pub start_ticks: u64,
+    pub parent: u32,
+    pub counts: IoCounts,
 }
 
 /// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. A process that ends passes its counts to
@@ -33,7 +33,7 @@ struct ProcessIo {
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
     /// Processes that started later count from their start.
-    since_ticks: Option<u64>,
+    pub since_ticks: Option<u64>,
     last: HashMap<u32, ProcessIo>,
     sum: IoCounts,
 }
@@ -67,7 +67,7 @@ impl GroupIoReader {
         Some(self.add(now))
     }
 
-    fn add(&mut self, now: HashMap<u32, ProcessIo>) -> GroupIo {
+    pub fn add(&mut self, now: HashMap<u32, ProcessIo>) -> GroupIo {
         // Start times are rounded down to a tick.
         let since_ticks = *self.since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let last = std::mem::take(&mut self.last);
@@ -127,67 +127,4 @@ pub fn read_control_group(folder: &Path) -> ControlGroupTotals {
         totals.written_bytes = Some(sum("wbytes="));
     }
     totals
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_of_a_process_count_from_the_first_reading() {
-        let mut reader = GroupIoReader::default();
-        let (own, none) = (ProcessOrigin { start_ticks: 1, ..ProcessOrigin::default() }, ProcessOrigin::default());
-        assert_eq!(reader.read(&[(std::process::id(), &own)]), Some(GroupIo::default()));
-        std::fs::read("/proc/self/stat").unwrap();
-        let later = reader.read(&[(std::process::id(), &own)]).unwrap();
-        assert!(later.reads > 0);
-        assert_eq!(
-            reader.read(&[(u32::MAX, &none)]).unwrap().reads,
-            later.reads,
-            "an ended process takes nothing back"
-        );
-        assert_eq!(reader.read(&[]), None);
-    }
-
-    /// Sums over processes given as (id, start, parent, count).
-    fn sum(reader: &mut GroupIoReader, processes: &[(u32, u64, u32, u64)]) -> u64 {
-        let io = |&(pid, start_ticks, parent, count)| (pid, ProcessIo { start_ticks, parent, counts: [count; 4] });
-        reader.add(processes.iter().map(io).collect()).read_bytes
-    }
-
-    #[test]
-    fn counts_continue_after_a_restart_and_exclude_a_processs_earlier_work() {
-        let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_000)]), 0);
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_500)]), 500);
-        assert_eq!(sum(&mut reader, &[(20, 100, 1, 30)]), 530, "the restarted one began under watch");
-        assert_eq!(sum(&mut reader, &[(20, 100, 1, 80), (5, 40, 1, 9_000_000)]), 580, "the other was there before");
-        assert_eq!(sum(&mut reader, &[(20, 100, 1, 80), (5, 40, 1, 9_000_001)]), 581);
-        assert_eq!(sum(&mut reader, &[(20, 200, 1, 7), (5, 40, 1, 9_000_001)]), 588, "its number was given again");
-    }
-
-    #[test]
-    fn counts_inherited_from_ended_children_are_added_once() {
-        let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
-        let (shell, child) = ((11, 110, 10, 300), (12, 120, 11, 40));
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000)]), 0);
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000), shell, child]), 340);
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_360)]), 360, "20 more before they ended");
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_360), (13, 130, 10, 50)]), 410);
-        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_361)]), 411, "nobody waited for the last one");
-    }
-
-    #[test]
-    fn existing_files_of_a_control_group_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-        put("cpu.stat", "usage_usec 30\nuser_usec 10\nsystem_usec 20\nnr_throttled 4\n");
-        put("memory.max", "max\n");
-        put("memory.current", "4096\n");
-        put("io.stat", "8:0 rbytes=100 wbytes=7 rios=1\n259:0 rbytes=1 wbytes=2\n");
-        let totals = read_control_group(folder.path());
-        assert_eq!((totals.cpu_us, totals.user_us, totals.system_us), (Some(30), Some(10), Some(20)));
-        assert_eq!((totals.memory_bytes, totals.tasks), (Some(4096), None));
-        assert_eq!((totals.read_bytes, totals.written_bytes, totals.throttled), (Some(101), Some(9), Some(4)));
-    }
 }

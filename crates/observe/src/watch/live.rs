@@ -28,13 +28,16 @@ pub struct LiveTraffic {
 /// The totals at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct LiveMark {
-    reading: Reading,
+    /// All counts of the watch.
+    pub reading: Reading,
     /// Whether all listeners of the start are gone.
     pub is_gone: bool,
     /// Connections with unread bytes at this moment.
-    unread: u64,
-    unread_sum: u64,
-    looks: u64,
+    pub unread: u64,
+    /// Sum of `unread` over all looks.
+    pub unread_sum: u64,
+    /// Number of looks at the sockets.
+    pub looks: u64,
 }
 
 /// The traffic between two moments.
@@ -154,41 +157,4 @@ fn response(elapsed: &Log2Histogram, wait_ns: f64) -> Latency {
         }
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mark(at_s: u64, requests: u64, unread: u64) -> LiveMark {
-        let mut elapsed = Log2Histogram::default();
-        // From 1 to 2 ms.
-        elapsed.0[15] = requests;
-        let class = ClassTotals { requests, timed: requests, elapsed, ..ClassTotals::default() };
-        let reading = Reading { at_ns: at_s * 1_000_000_000, classes: vec![class], ..Reading::default() };
-        LiveMark { reading, unread, unread_sum: unread * at_s, looks: at_s, ..LiveMark::default() }
-    }
-
-    #[test]
-    fn requests_that_wait_in_the_sockets_are_part_of_the_response_time() {
-        let seen = mark(11, 10_000, 0).since(&mark(1, 0, 0));
-        assert_eq!((seen.answered, seen.span_ns, seen.wait_ns), (10_000, 10_000_000_000, Some(0.0)));
-        let us = |seen: &TrafficSpan, quantile| seen.response.quantile_ns(quantile).unwrap() / 1000;
-        assert!((1_000..2_200).contains(&us(&seen, 0.5)), "{}", us(&seen, 0.5));
-        assert_eq!(seen.response.len(), 10_000);
-        // 50 waiting requests at 1,000 a second: 50 ms.
-        let mut before = mark(1, 0, 50);
-        before.unread_sum = 50;
-        let seen = mark(11, 10_000, 50).since(&before);
-        let wait_ms = seen.wait_ns.unwrap() / 1e6;
-        assert!((wait_ms - 50.0).abs() < 1.0, "{wait_ms}");
-        let p99_ms = us(&seen, 0.99) / 1000;
-        assert!((140..260).contains(&p99_ms), "{p99_ms}: ln(100) times the mean");
-    }
-
-    #[test]
-    fn a_queue_that_grows_is_a_change_in_flight() {
-        assert_eq!(mark(3, 10, 70).since(&mark(2, 0, 20)).in_flight_change, 50);
-        assert_eq!(mark(3, 0, 0).since(&mark(2, 0, 0)).wait_ns, None);
-    }
 }

@@ -9,36 +9,56 @@
 //! [`Watcher`] is the entry point; it opens windows while it waits ([`Watcher::wait_until`]) and returns
 //! [`Reading`](record::watch::Reading)s.
 
-mod active_pack;
-mod by_process;
 mod calibration;
 mod classes;
-mod duty;
-mod edges;
 mod error;
-mod estimate;
-mod group_io;
 pub mod intervals;
-mod kernel;
 mod live;
 pub mod pack;
-mod pack_places;
-mod phases;
 pub mod point;
 pub mod point_watch;
-mod probe_cost;
-mod programs;
-mod schedule;
-mod server;
-mod shares;
-mod states;
 pub mod system;
-mod system_text;
-mod timer_wheel;
 mod totals;
 mod tracer;
-mod traffic;
 mod watcher;
+
+// Public for tests/all only.
+#[doc(hidden)]
+pub mod active_pack;
+#[doc(hidden)]
+pub mod by_process;
+#[doc(hidden)]
+pub mod duty;
+#[doc(hidden)]
+pub mod edges;
+#[doc(hidden)]
+pub mod estimate;
+#[doc(hidden)]
+pub mod group_io;
+#[doc(hidden)]
+pub mod kernel;
+#[doc(hidden)]
+pub mod pack_places;
+#[doc(hidden)]
+pub mod phases;
+#[doc(hidden)]
+pub mod probe_cost;
+#[doc(hidden)]
+pub mod programs;
+#[doc(hidden)]
+pub mod schedule;
+#[doc(hidden)]
+pub mod server;
+#[doc(hidden)]
+pub mod shares;
+#[doc(hidden)]
+pub mod states;
+#[doc(hidden)]
+pub mod system_text;
+#[doc(hidden)]
+pub mod timer_wheel;
+#[doc(hidden)]
+pub mod traffic;
 
 pub(crate) use calibration::middle;
 pub use classes::{ClassError, SizeClasses};
@@ -50,7 +70,7 @@ pub use programs::try_out;
 pub use watcher::{WatchOptions, Watcher};
 
 /// Whether this kernel has an event for each send and receive on a socket (Linux 6.3).
-pub(crate) fn kernel_has_send_events() -> bool {
+pub fn kernel_has_send_events() -> bool {
     kernel::KernelHooks::detect()
         .is_ok_and(|hooks| hooks.receive == kernel::ReceiveHook::Length && hooks.send == kernel::SendHook::Length)
 }

@@ -82,14 +82,14 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<PackPlace>, String> {
 }
 
 /// A mapped file with a matching name, by a path through the process's root directory.
-fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
+pub fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
     let mut files = maps::of_process(pid).ok()?.into_iter().filter(|mapping| mapping.path.starts_with('/'));
     let found = files.find(|mapping| matches(pattern, mapping.file_name()))?;
     Some((PathBuf::from(format!("/proc/{pid}/root{}", found.path)), found.file_name().to_string()))
 }
 
 /// The function's offset in the file, and whether a probe there is single-stepped.
-fn offset_of(path: &std::path::Path, mark: &BoundaryFunction) -> Result<(u64, bool), String> {
+pub fn offset_of(path: &std::path::Path, mark: &BoundaryFunction) -> Result<(u64, bool), String> {
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MOST_BYTES {
@@ -127,60 +127,4 @@ pub fn is_stepped(first_bytes: &[u8]) -> bool {
         first_bytes,
         [0x50..=0x57 | 0x90 | 0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x41, 0x50..=0x57, ..] | [0x0f, 0x80..=0x8f, ..]
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pack(function: &str) -> Pack {
-        let binary = std::env::current_exe().unwrap();
-        let name = binary.file_name().unwrap().to_str().unwrap().to_string();
-        let text =
-            format!("server t\nbinary {name}\nparsed {function}\nprocessed {function}\nlogged {function} return\n");
-        Pack::parse("t", &text).unwrap()
-    }
-
-    #[test]
-    fn a_function_of_a_running_program_is_found() {
-        let own = std::process::id();
-        let places = find(&pack("main"), &[own]).unwrap();
-        assert_eq!(places.len(), 3);
-        assert!(places.iter().all(|place| place.offset > 0) && places[2].at_return, "{places:?}");
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn first_instructions_are_classified_as_in_the_kernel() {
-        // push rbp; push r13; nop; call; jmp; je (long).
-        let emulated: [&[u8]; 6] = [&[0x55], &[0x41, 0x55], &[0x90], &[0xe8, 0], &[0xe9, 0], &[0x0f, 0x84]];
-        assert!(emulated.iter().all(|bytes| !is_stepped(bytes)));
-        // mov rax, [rdi+8]; sub rsp, 8; endbr64; a function of no bytes.
-        let stepped: [&[u8]; 4] = [&[0x48, 0x8b, 0x47, 8], &[0x48, 0x83, 0xec, 8], &[0xf3, 0x0f, 0x1e, 0xfa], &[]];
-        assert!(stepped.iter().all(|bytes| is_stepped(bytes)));
-    }
-
-    #[test]
-    fn missing_functions_and_libraries_are_named() {
-        let own = std::process::id();
-        let missing = find(&pack("no_such_function"), &[own]).unwrap_err();
-        assert!(missing.contains("has no symbol no_such_function (line 3)"), "{missing}");
-        let other = find(&Pack::open("nginx").unwrap(), &[own]).unwrap_err();
-        assert!(other.contains("the pack is for nginx*"), "{other}");
-        assert!(find(&pack("main"), &[]).unwrap_err().contains("not known"));
-    }
-
-    #[test]
-    fn libraries_are_found_among_the_mapped_files() {
-        let (path, name) = mapped_library(std::process::id(), "libc.so*").expect("libc is mapped");
-        assert!(name.starts_with("libc.so") && path.exists());
-        let mark = BoundaryFunction {
-            boundary: super::super::pack::PhaseEnd::Parsed,
-            function: "getpid".into(),
-            at_return: false,
-            library: None,
-            line: 1,
-        };
-        assert!(offset_of(&path, &mark).unwrap().0 > 0);
-    }
 }

@@ -158,33 +158,3 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
         row.cpu_ns[phase] += cpu_ns;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_phases_add_up_to_the_exact_cpu_time() {
-        let row = PhaseRow { requests: 10, sends: 10, cpu_ns: [10, 20, 70], ..PhaseRow::default() };
-        let mut sums = PhaseSums::new(1);
-        sums.add_window(std::iter::once(row), std::iter::empty(), 1, &SizeClasses::parse("").unwrap());
-        let exact = ClassTotals { requests: 1000, cpu_ns: 20_000, ..ClassTotals::default() };
-        let totals = sums.totals(0.2, std::slice::from_ref(&exact));
-        let parts: Vec<f64> = totals[0].cpu_ns.iter().map(|part| part.unwrap().mean).collect();
-        assert_eq!(parts, [2.0, 4.0, 14.0]);
-        assert_eq!(totals[0].requests, 10);
-    }
-
-    #[test]
-    fn a_second_window_counts_only_the_growth() {
-        let mut row = PhaseRow { requests: 10, elapsed_ns: [100, 0, 0], ..PhaseRow::default() };
-        let sizes = SizeClasses::parse("").unwrap();
-        let mut sums = PhaseSums::new(1);
-        sums.add_window(std::iter::once(row), std::iter::empty(), 1, &sizes);
-        row.requests = 15;
-        row.elapsed_ns = [200, 0, 0];
-        sums.add_window(std::iter::once(row), std::iter::empty(), 2, &sizes);
-        let parse = sums.totals(0.2, &[ClassTotals::default()])[0].elapsed_ns[0].unwrap();
-        assert_eq!((parse.mean, parse.requests, parse.windows), (200.0 / 15.0, 15, 2));
-    }
-}

@@ -23,7 +23,7 @@ pub struct WatchedPoint {
 }
 
 /// The main figures of watched requests; one without a value has the reason.
-const MAIN: [&str; 10] = [
+pub const MAIN: [&str; 10] = [
     names::WATCH_REQUESTS,
     names::WATCH_RATE,
     names::WATCH_CLIENT_DIFFERENCE,
@@ -142,7 +142,7 @@ fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProces
 }
 
 /// The reason if the clock, which ticks only a hundred to a thousand times per second, did not count.
-const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
+pub const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
 const UNSEEN: &str = "the server's processes may not be inspected";
 
@@ -311,147 +311,5 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
         doubts.push(
             DoubtKind::NotWatched.note(format!("parts of the watch failed: {failure}"), "see straingauge doctor"),
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::watch::{AddedCost, ChargedCpu, CpuTotals, PackTotals, PhaseTotals};
-
-    fn readings(counted_ns: u64, requests: u64) -> PointReadings {
-        let reading = |at_ns: u64, requests: u64| Reading {
-            at_ns,
-            classes: vec![ClassTotals {
-                requests,
-                bytes_out: requests * 1000,
-                receives: requests,
-                cpu_ns: requests as i64 * 10_000,
-                ..ClassTotals::default()
-            }],
-            ..Reading::default()
-        };
-        let mut readings = PointReadings {
-            before: reading(1, 0),
-            begin: reading(1_000_000_000, 50),
-            counted: reading(1_000_000_000 + counted_ns, 50 + requests),
-            end: reading(3_000_000_000, 50 + requests),
-            after: reading(3_500_000_000, 60 + requests),
-            shares: Some(Shares { counted: 1.0, timed: 0.0 }),
-            is_whole: counted_ns == 2_000_000_000,
-            mode: Some(Mode::Budgeted),
-            ..PointReadings::default()
-        };
-        let charged = Some(ChargedCpu::default());
-        let cpu = |group_ns| Some(CpuTotals { group_ns, charged, ..CpuTotals::default() });
-        readings.begin.cpu = cpu(0);
-        readings.end.cpu = cpu(1_100_000_000);
-        readings.counted.cpu = cpu(1_100_000_000);
-        readings.counted.cost.added = Some(AddedCost { added_ns: 5_500_000.0, ..AddedCost::default() });
-        readings
-    }
-
-    fn client(requests: u64) -> ClientSide {
-        ClientSide {
-            completed_in_window: requests,
-            window_ns: 2_000_000_000,
-            answered_in_all: Some(60 + requests),
-            given_up: 0,
-        }
-    }
-
-    #[test]
-    fn requests_are_compared_with_the_clients_count() {
-        let sizes = SizeClasses::parse("").unwrap();
-        let seen = watched_point(&readings(2_000_000_000, 1000), &sizes, &client(1000), None);
-        let value = |name| seen.figures.value(name).unwrap();
-        assert_eq!((value(names::WATCH_REQUESTS), value(names::WATCH_RATE)), (1000.0, 500.0));
-        assert_eq!((value(names::WATCH_CLIENT_DIFFERENCE), value(names::WATCH_WHOLE_DIFFERENCE)), (0.0, 0.0));
-        assert_eq!((value(names::WATCH_CPU), value(names::WATCH_BYTES_OUT)), (10.0, 1000.0));
-        assert!((value(names::WATCH_COST) - 0.005).abs() < 1e-9);
-        assert_eq!(seen.watched.classes[0].figures.value(names::WATCH_REQUESTS), Some(1000.0));
-        assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
-        let phases = seen.figures.get(names::WATCH_PARSE).unwrap();
-        assert!(phases.not_measured.as_ref().unwrap().contains("budget"), "{phases:?}");
-    }
-
-    #[test]
-    fn a_cost_that_was_not_calibrated_is_not_zero() {
-        let mut readings = readings(2_000_000_000, 1000);
-        readings.counted.cost.added = None;
-        let seen = watched_point(&readings, &SizeClasses::default(), &client(1000), None);
-        let cost = seen.figures.get(names::WATCH_COST).unwrap();
-        assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibration"), "{cost:?}");
-    }
-
-    #[test]
-    fn a_server_without_cpu_time_has_no_cost_share() {
-        let mut readings = readings(2_000_000_000, 1);
-        for reading in [&mut readings.counted, &mut readings.end] {
-            reading.cpu = readings.begin.cpu;
-        }
-        let seen = watched_point(&readings, &SizeClasses::default(), &client(1), None);
-        for name in [names::WATCH_COST, names::WATCH_EXPLAINED] {
-            assert_eq!(seen.figures.get(name).unwrap().not_measured.as_deref(), Some(NO_TICK), "{name}");
-        }
-    }
-
-    #[test]
-    fn partial_counts_are_not_compared_and_give_the_reason() {
-        let sizes = SizeClasses::parse("").unwrap();
-        let seen = watched_point(&readings(500_000_000, 250), &sizes, &client(1000), None);
-        assert_eq!(seen.figures.value(names::WATCH_RATE), Some(500.0));
-        assert_eq!(seen.figures.value(names::WATCH_CLIENT_DIFFERENCE), None);
-        assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), None);
-        assert!(seen.watched.why_not.unwrap().contains("budget"));
-        assert_eq!(seen.figures.value(names::WATCH_COUNTED), Some(0.25));
-    }
-
-    #[test]
-    fn requests_of_other_clients_raise_a_doubt() {
-        let sizes = SizeClasses::parse("").unwrap();
-        let seen = watched_point(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
-        assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), Some(1000.0));
-        assert_eq!(seen.doubts[0].kind, DoubtKind::SourcesDisagree);
-    }
-
-    #[test]
-    fn requested_phases_by_function_have_values_or_a_reason() {
-        let sizes = SizeClasses::parse("").unwrap();
-        let mut readings = readings(2_000_000_000, 1000);
-        let of = |readings: &PointReadings| watched_point(readings, &sizes, &client(1000), None).figures;
-        assert!(of(&readings).get(names::WATCH_PACK_PARSE).is_none(), "no pack was requested");
-        readings.why_no_pack = Some("they would exceed the budget".into());
-        let figure = of(&readings).get(names::WATCH_PACK_LOG_CPU).cloned().unwrap();
-        assert_eq!(figure.not_measured.as_deref(), Some("they would exceed the budget"));
-        readings.why_no_pack = None;
-        let estimate = |mean| Some(Mean { mean, half_width: None, requests: 4, windows: 1 });
-        let class = |requests, mean| PhaseTotals {
-            requests,
-            elapsed_ns: [estimate(mean), estimate(2.0 * mean), estimate(0.0)],
-            cpu_ns: [estimate(mean); 3],
-            ..PhaseTotals::default()
-        };
-        let by_functions = vec![class(3, 1000.0), class(1, 5000.0)];
-        readings.pack = Some(PackTotals { windows: 1, request_ns: 5500.0, by_functions, ..PackTotals::default() });
-        let figures = of(&readings);
-        assert_eq!(figures.value(names::WATCH_PACK_PARSE), Some(2.0), "weighed by requests");
-        assert_eq!(
-            (figures.value(names::WATCH_PACK_PROCESS), figures.value(names::WATCH_PACK_COST)),
-            (Some(4.0), Some(5.5))
-        );
-        assert_eq!(figures.get(names::WATCH_PACK_PARSE).unwrap().n, Some(4));
-    }
-
-    #[test]
-    fn unwatched_figures_have_a_reason_and_are_never_zero() {
-        let sizes = SizeClasses::default();
-        let seen = watched_point(&readings(2_000_000_000, 10), &sizes, &client(10), Some("no BPF here"));
-        for name in MAIN {
-            let figure = seen.figures.get(name).unwrap();
-            assert_eq!((figure.value, figure.not_measured.as_deref()), (None, Some("no BPF here")), "{name}");
-        }
-        assert!(seen.figures.get(names::MACHINE_STARTED).is_some(), "the machine's counters need no programs");
-        assert!(seen.watched.classes.is_empty());
     }
 }

@@ -50,19 +50,19 @@ impl ProbeCosts {
     }
 }
 
-type ProbedFunction = extern "C" fn(u64) -> u64;
+pub type ProbedFunction = extern "C" fn(u64) -> u64;
 
 /// A function that begins with a push.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-extern "C" fn emulated(number: u64) -> u64 {
+pub extern "C" fn emulated(number: u64) -> u64 {
     std::arch::naked_asm!("push rbp", "lea rax, [rdi + rdi*2]", "pop rbp", "ret")
 }
 
 /// A function that begins with an instruction on memory, like one that reads its argument; it uses its own red zone.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-extern "C" fn stepped(number: u64) -> u64 {
+pub extern "C" fn stepped(number: u64) -> u64 {
     std::arch::naked_asm!("mov qword ptr [rsp - 8], rdi", "lea rax, [rdi + rdi*2]", "ret")
 }
 
@@ -70,12 +70,12 @@ extern "C" fn stepped(number: u64) -> u64 {
 /// there is only one copy.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(never)]
-extern "C" fn emulated(number: u64) -> u64 {
+pub extern "C" fn emulated(number: u64) -> u64 {
     black_box(number).wrapping_mul(3)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-use emulated as stepped;
+pub use emulated as stepped;
 
 /// Allows one measurement at a time, because calls without a probe must not reach another one's probe.
 static MEASURING: Mutex<()> = Mutex::new(());
@@ -121,46 +121,14 @@ fn function_costs(programs: &WatchPrograms, function: ProbedFunction) -> Result<
 
 /// The cost that probes add to a call: the lower quartile of the rounds with probes, minus the quickest round
 /// without. Differences of single rounds would be too small if other work slowed those without a probe.
-fn added(without: &[f64], with: Vec<f64>) -> f64 {
+pub fn added(without: &[f64], with: Vec<f64>) -> f64 {
     let quickest = without.iter().copied().fold(f64::INFINITY, f64::min);
     (rank(with, 4) - quickest).max(0.0)
 }
 
-fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
+pub fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
     let mappings = crate::maps::of_process(std::process::id())?;
     let found = mappings.iter().find(|mapping| mapping.addresses.contains(&address));
     let offset = found.map(|mapping| address - mapping.addresses.start + mapping.offset);
     offset.ok_or_else(|| std::io::Error::other("its address is in no mapping"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::pack_places::is_stepped;
-    use super::*;
-    use std::os::unix::fs::FileExt;
-
-    #[test]
-    fn other_work_does_not_make_a_probe_look_free() {
-        assert_eq!(added(&[2.0; 5], vec![900.0, 950.0, 1000.0, 1100.0, 9000.0]), 948.0);
-        assert_eq!(added(&[2.0, 1500.0, 3000.0, 40.0, 8000.0], vec![900.0, 950.0, 1000.0, 1100.0, 9000.0]), 948.0);
-    }
-
-    #[test]
-    fn the_probed_functions_begin_with_the_documented_instructions() {
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        for (function, wanted) in [(emulated as ProbedFunction, false), (stepped, cfg!(target_arch = "x86_64"))] {
-            assert_eq!(function(7), 21);
-            let mut first = [0; 4];
-            file.read_exact_at(&mut first, offset_in_own_file(function as usize as u64).unwrap()).unwrap();
-            assert_eq!(is_stepped(&first), wanted, "{first:x?}");
-        }
-    }
-
-    #[test]
-    fn a_function_is_charged_by_its_kind_and_its_probes() {
-        let costs = |scale: f64| FunctionCosts { call_ns: scale, return_ns: 1.5 * scale, both_ns: 1.75 * scale };
-        let both = ProbeCosts { emulated: Some(costs(1000.0)), stepped: Some(costs(4000.0)) };
-        assert_eq!((both.per_call_ns(false, true, false), both.per_call_ns(true, true, false)), (1000.0, 4000.0));
-        assert_eq!((both.per_call_ns(true, false, true), both.per_call_ns(false, true, true)), (6000.0, 1750.0));
-    }
 }

@@ -47,8 +47,8 @@ pub struct WatchPrograms {
     /// The program that observes reads. Without it, all else continues.
     pub receive: Option<Link>,
     window: Vec<Link>,
-    always: Vec<Link>,
-    object: Object,
+    pub always: Vec<Link>,
+    pub object: Object,
     pub hooks: KernelHooks,
     wheel: TimerWheel,
     looked: u32,
@@ -379,70 +379,4 @@ fn split_syscalls() -> [i32; 8] {
         *number = call as i32;
     }
     numbers
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use libbpf_rs::libbpf_sys;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-
-    fn run_count(programs: &WatchPrograms, name: &str) -> u64 {
-        let program = bpf::program(&programs.object, name).expect("it is loaded");
-        let mut info: libbpf_sys::bpf_prog_info = Default::default();
-        let mut length = size_of_val(&info) as u32;
-        // SAFETY: `info` is live and as long as `length` says.
-        let read = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
-        assert_eq!(read, 0, "{name}");
-        info.run_cnt
-    }
-
-    fn exchange(listener: &TcpListener, times: usize) {
-        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it accepts");
-        let (mut server, _) = listener.accept().expect("a connection");
-        let mut byte = [0];
-        for _ in 0..times {
-            client.write_all(b"q").expect("sent");
-            server.read_exact(&mut byte).expect("received");
-            server.write_all(b"a").expect("sent");
-            client.read_exact(&mut byte).expect("received");
-        }
-    }
-
-    /// The reported cost is the number of runs times prices, so every run must be counted, including those for other
-    /// ports.
-    #[test]
-    fn the_cost_includes_every_program_run_that_the_kernel_counts() {
-        // SAFETY: no memory is passed.
-        let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-        if stats < 0 {
-            eprintln!("SKIPPED every_run_of_a_program_is_in_the_cost: the kernel's statistics of BPF need root");
-            return;
-        }
-        // SAFETY: a new descriptor without another owner; the statistics end with it.
-        let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
-        let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-        let hooks = KernelHooks::detect().expect("types");
-        let mut programs = WatchPrograms::load(hooks, &PortOptions::smallest()).expect("root may load them");
-        programs.watch(ours.local_addr().unwrap().port(), 0);
-        programs.attach_states().unwrap();
-        programs.attach_receive().unwrap();
-        programs.open_window(1, true).unwrap();
-        exchange(&ours, 100);
-        exchange(&others, 1000);
-        // Detach first, so that both counts stop.
-        programs.close_window();
-        programs.receive = None;
-        programs.always.clear();
-        let runs = programs.runs();
-        let of_kernel = |names: &[&str]| names.iter().map(|name| run_count(&programs, name)).sum::<u64>();
-        assert!(runs.receives >= 2 * 1100 && runs.sends >= 2 * 1100, "both ends of both connections: {runs:?}");
-        assert_eq!(runs.receives, of_kernel(&[hooks.receive_program()]));
-        assert_eq!(runs.sends, of_kernel(&hooks.send_programs()));
-        assert_eq!(runs.switches, of_kernel(&["on_switch"]));
-        assert_eq!(runs.syscalls, of_kernel(&["on_syscall"]));
-        assert_eq!(runs.others, of_kernel(&ALWAYS));
-    }
 }

@@ -69,36 +69,3 @@ impl WindowTimes {
         (!self.is_suspended).then_some(self.period)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_keep_their_period_on_average_and_do_not_overlap() {
-        let mut schedule = WindowTimes::new(0, 7);
-        let mut ends = Vec::new();
-        for _ in 0..200 {
-            let opens = schedule.next_ns().unwrap();
-            assert!(ends.last().is_none_or(|end| opens >= *end), "windows overlap");
-            let ends_at = opens + 1_050_000_000;
-            ends.push(ends_at);
-            schedule.plan_next(ends_at);
-        }
-        let mean = (ends[199] - ends[0]) as f64 / 199.0 / 1e9;
-        assert!((4.5..6.0).contains(&mean), "a window each {mean} s");
-    }
-
-    #[test]
-    fn expensive_windows_become_rare_and_finally_stop() {
-        let mut schedule = WindowTimes::new(0, 7);
-        schedule.adapt(0.004, 0.01, 0.01);
-        assert_eq!(schedule.period(), Some(SHORTEST_PERIOD));
-        schedule.adapt(0.004, 0.04, 0.01);
-        assert_eq!(schedule.period(), Some(Duration::from_secs(10)));
-        schedule.adapt(0.009, 0.04, 0.01);
-        assert_eq!((schedule.period(), schedule.next_ns()), (None, None));
-        schedule.adapt(0.001, f64::NAN, 0.01);
-        assert_eq!(schedule.period(), None, "nonsense changes nothing");
-    }
-}

@@ -53,7 +53,7 @@ pub struct ServerReading {
 }
 
 #[derive(Debug, Default)]
-struct Drops {
+pub struct Drops {
     is_begun: bool,
     counted: HashMap<u64, u32>,
     /// Drops at all listeners of the namespace, and those that the last call found at none of the port's listeners.
@@ -68,7 +68,7 @@ impl Drops {
     /// A listener also counts segments that it only deferred: with TCP_DEFER_ACCEPT, the last acknowledgement of
     /// every handshake. The namespace's count (`of_all`, read later) has only real drops, including those of other
     /// ports.
-    fn add(&mut self, listeners: &[TcpSocket], of_all: Option<u64>) -> u64 {
+    pub fn add(&mut self, listeners: &[TcpSocket], of_all: Option<u64>) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
         let mut grown = 0;
         for (inode, drops) in &now {
@@ -221,48 +221,10 @@ impl ServerReader {
 }
 
 /// The listener that will drop connections first: each has a queue with its own limit.
-fn fullest(listeners: &[TcpSocket]) -> Option<&TcpSocket> {
+pub fn fullest(listeners: &[TcpSocket]) -> Option<&TcpSocket> {
     let is_fuller = |one: &&TcpSocket, other: &&TcpSocket| {
         let part_of = |of: &TcpSocket, limit: &TcpSocket| u64::from(of.queue) * u64::from(limit.queue_limit.max(1));
         part_of(one, other).cmp(&part_of(other, one)).then(other.queue_limit.cmp(&one.queue_limit))
     };
     listeners.iter().max_by(is_fuller)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listener(queue: u32, queue_limit: u32, drops: u32) -> TcpSocket {
-        let local = ([127, 0, 0, 1], 80).into();
-        TcpSocket { state: 10, local, remote: local, inode: 1, uid: 0, queue, queue_limit, drops }
-    }
-
-    #[test]
-    fn deferred_connections_of_a_listener_are_no_drops() {
-        let listener = |drops| listener(0, 5, drops);
-        let mut drops = Drops::default();
-        assert_eq!(drops.add(&[listener(7)], Some(100)), 0, "before the watch");
-        assert_eq!(drops.add(&[listener(47)], Some(100)), 0, "forty handshakes were put off");
-        assert_eq!(drops.add(&[listener(50)], Some(103)), 3, "and three dropped");
-        assert_eq!(drops.add(&[listener(50)], Some(104)), 3, "one more, after the listener was read");
-        assert_eq!(drops.add(&[listener(51)], Some(104)), 4);
-        assert_eq!(drops.add(&[listener(51)], Some(204)), 4, "those of other ports");
-        assert_eq!(drops.add(&[listener(51)], Some(204)), 4);
-        assert_eq!(drops.add(&[listener(56)], Some(204)), 4);
-        assert_eq!(drops.add(&[listener(58)], None), 6, "where only the listeners are known");
-    }
-
-    #[test]
-    fn the_accept_queue_belongs_to_the_listener_that_overflows_first() {
-        let seen = |listeners: &[(u32, u32)]| {
-            let listeners: Vec<_> = listeners.iter().map(|&(queue, limit)| listener(queue, limit, 0)).collect();
-            fullest(&listeners).map(|fullest| (fullest.queue, fullest.queue_limit))
-        };
-        assert_eq!(seen(&[]), None);
-        assert_eq!(seen(&[(400, 511), (400, 511), (400, 511)]), Some((400, 511)), "one for each worker (SO_REUSEPORT)");
-        assert_eq!(seen(&[(200, 4096), (9, 10), (0, 5)]), Some((9, 10)));
-        assert_eq!(seen(&[(0, 4096), (0, 128)]), Some((0, 128)), "the smallest of empty ones");
-        assert_eq!(seen(&[(3, 0), (7, 0)]), Some((7, 0)), "no limit is known");
-    }
 }

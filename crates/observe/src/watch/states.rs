@@ -15,10 +15,11 @@ use crate::bpf::types::watch::PortCounts;
 use crate::sock_diag::{PortSockets, STATES};
 use record::watch::Reconciliation;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 const SYN_RECV: usize = 3;
-const FIN_WAIT_2: usize = 5;
-const TIME_WAIT: usize = 6;
+pub const FIN_WAIT_2: usize = 5;
+pub const TIME_WAIT: usize = 6;
 /// States with counted transitions in which a socket may be older than the watch. Full sockets leave SYN_RECV at
 /// once; a scan's entries there are requests without a socket.
 const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
@@ -196,6 +197,11 @@ impl StateModel {
         states
     }
 
+    /// Bounds of the number of sockets in a state that are older than the watch.
+    pub fn older_bounds(&self, state: usize) -> Option<RangeInclusive<i64>> {
+        self.older[state].map(|older| older.least..=older.most)
+    }
+
     /// Whether a scan without concurrent changes would improve the model.
     pub fn is_unsettled(&self, counts: &PortCounts) -> bool {
         self.still_at != Some(moves(counts)) || self.half_open > 0 || self.timers > 0
@@ -217,147 +223,5 @@ impl Stillness {
             *self = Stillness { moves, since_ns: now_ns };
         }
         now_ns - self.since_ns
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sock_diag::TimerSocket;
-    use proptest::prelude::*;
-
-    const S: u64 = 1_000_000_000;
-
-    fn model() -> StateModel {
-        StateModel::new(TimerWheel::with_ticks_of(4_000_000).at(0, 0))
-    }
-
-    fn scanned(states: &[(usize, u64)]) -> PortSockets {
-        let mut sockets = PortSockets::default();
-        for (state, count) in states {
-            sockets.by_state[*state] = *count;
-        }
-        sockets
-    }
-
-    fn scan(model: &mut StateModel, at_ns: u64, before: &PortCounts, after: &PortCounts, sockets: &PortSockets) {
-        model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets });
-    }
-
-    fn timers(count: usize, due_ns: u64) -> Vec<TimerSocket> {
-        let timer = TimerSocket { is_ipv6: false, client_port: 1, client: [1; 4], server: [1; 4], due_ns };
-        vec![timer; count]
-    }
-
-    fn enter_time_wait(counts: &mut PortCounts, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
-        let step = wheel.step_after(now_ns + 60 * S);
-        let place = &mut counts.time_waits[step as usize % 64];
-        let held = if *place >> 32 == step { *place & 0xffff_ffff } else { 0 };
-        *place = step << 32 | (held + sockets);
-        counts.time_wait_entered += sockets;
-    }
-
-    #[test]
-    fn sockets_leave_time_wait_at_the_wheels_step_after_a_minute() {
-        let (model, mut counts) = (model(), PortCounts::default());
-        let in_time_wait = |at_ns: u64, counts: &PortCounts| model.read(at_ns, counts)[TIME_WAIT];
-        enter_time_wait(&mut counts, &model.wheel, 10 * S, 100);
-        enter_time_wait(&mut counts, &model.wheel, 40 * S, 50);
-        let step_ns = 2_048_000_000;
-        let leaves_ns = (70 * S).next_multiple_of(step_ns);
-        assert_eq!(in_time_wait(40 * S, &counts), 150);
-        assert_eq!(in_time_wait(leaves_ns - 1, &counts), 150);
-        assert_eq!(in_time_wait(leaves_ns, &counts), 50);
-        assert_eq!(in_time_wait((100 * S).next_multiple_of(step_ns), &counts), 0);
-    }
-
-    #[test]
-    fn a_scan_reports_the_error_of_the_counts() {
-        let (mut model, mut counts) = (model(), PortCounts::default());
-        scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
-        counts.entered[1] = 1;
-        let mut sockets = scanned(&[(1, 8), (6, 60)]);
-        sockets.timers = timers(60, 31 * S);
-        scan(&mut model, S, &counts, &counts, &sockets);
-        assert_eq!(model.reconciliation.last_difference, 2 + 60);
-        assert_eq!((model.read(S, &counts)[1], model.read(S, &counts)[TIME_WAIT]), (8, 60));
-        assert_eq!(model.read(30 * S, &counts)[TIME_WAIT], 60, "the kernel says when they leave");
-        assert_eq!(model.read(34 * S, &counts)[TIME_WAIT], 0);
-    }
-
-    #[test]
-    fn remnants_in_fin_wait_2_are_shown_and_cause_further_scans() {
-        let (mut model, mut counts) = (model(), PortCounts::default());
-        scan(&mut model, 0, &counts, &counts, &scanned(&[]));
-        enter_time_wait(&mut counts, &model.wheel, S, 1);
-        counts.left[5] = 1;
-        counts.entered[5] = 1;
-        let mut sockets = scanned(&[(5, 1)]);
-        (sockets.timers, sockets.timers_in_fin_wait_2) = (timers(1, 61 * S), 1);
-        scan(&mut model, 2 * S, &counts, &counts, &sockets);
-        let states = model.read(2 * S, &counts);
-        assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (1, 0));
-        assert!(model.is_unsettled(&counts));
-        // The client closes half a minute later, and a new minute begins.
-        let mut sockets = scanned(&[(6, 1)]);
-        sockets.timers = timers(1, 91 * S);
-        scan(&mut model, 31 * S, &counts, &counts, &sockets);
-        let states = model.read(80 * S, &counts);
-        assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (0, 1));
-        assert!(!model.is_unsettled(&counts));
-        assert_eq!(model.read(94 * S, &counts)[TIME_WAIT], 0);
-    }
-
-    proptest! {
-        /// Sockets come and go while scans walk over them, and each socket is seen at another moment. In any order,
-        /// the number of older sockets stays within the bounds, and one scan at rest corrects all states.
-        #[test]
-        fn counts_at_rest_are_right_after_any_order_of_events_and_scans(
-            older in 0usize..20,
-            steps in prop::collection::vec((any::<u8>(), any::<u16>()), 0..300),
-        ) {
-            let mut model = model();
-            let mut counts = PortCounts::default();
-            let mut walk: Option<(PortCounts, Vec<usize>, u64)> = None;
-            let mut alive: Vec<bool> = vec![true; older];
-            for (what, which) in steps {
-                match what % 4 {
-                    0 => {
-                        counts.entered[1] += 1;
-                        alive.push(true);
-                        if let Some((_, left, _)) = &mut walk && which % 2 == 0 {
-                            left.push(alive.len() - 1);
-                        }
-                    }
-                    1 if !alive.is_empty() => {
-                        let id = usize::from(which) % alive.len();
-                        if std::mem::replace(&mut alive[id], false) {
-                            counts.left[1] += 1;
-                        }
-                    }
-                    2 => match &mut walk {
-                        None => walk = Some((counts, (0..alive.len()).collect(), 0)),
-                        Some((_, left, saw)) => {
-                            for _ in 0..1 + which % 8 {
-                                if let Some(id) = left.pop() {
-                                    *saw += u64::from(alive[id]);
-                                }
-                            }
-                        }
-                    },
-                    _ => if let Some((before, left, saw)) = walk.take() {
-                        let saw = saw + left.iter().filter(|id| alive[**id]).count() as u64;
-                        scan(&mut model, S, &before, &counts, &scanned(&[(1, saw)]));
-                        let bounds = model.older[1].unwrap();
-                        prop_assert!((bounds.least..=bounds.most).contains(&(older as i64)), "{bounds:?}");
-                        prop_assert_eq!(model.reconciliation.largest_difference, 0);
-                    },
-                }
-            }
-            let left = alive.iter().filter(|is_alive| **is_alive).count() as u64;
-            scan(&mut model, S, &counts, &counts, &scanned(&[(1, left)]));
-            prop_assert_eq!(model.read(S, &counts)[1], left);
-            prop_assert_eq!(model.reconciliation.largest_difference, 0);
-        }
     }
 }

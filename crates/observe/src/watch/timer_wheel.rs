@@ -42,12 +42,6 @@ impl TimerWheel {
         TimerWheel::with_ticks_of(tick.tv_nsec as u64)
     }
 
-    /// Sets a moment that is known in both clocks.
-    #[cfg(test)]
-    pub fn at(self, ticks: u64, ns: u64) -> Self {
-        TimerWheel { at: Moment { ticks, ns }, ..self }
-    }
-
     /// Adds a moment that is known in both clocks. A tick begins some time before it is read, so the earliest reading
     /// is the most accurate.
     pub fn add_moment(&mut self, ticks: u64, ns: u64) {
@@ -84,36 +78,4 @@ pub fn client_key(timer: &TimerSocket) -> u64 {
     let words = if timer.is_ipv6 { 4 } else { 1 };
     let addresses = timer.client[..words].iter().chain(&timer.server[..words]);
     addresses.fold(mixed(0, u32::from(timer.client_port)), |hash, word| mixed(hash, *word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_equal_those_of_the_kernels_timer_wheel() {
-        let step_ms = |hertz: u64| {
-            let wheel = TimerWheel::with_ticks_of((1_000_000_000 + hertz / 2) / hertz);
-            assert_eq!(wheel.minute, hertz * 60);
-            (1u64 << wheel.shift) * 1000 / hertz
-        };
-        assert_eq!([100, 250, 300, 1000].map(step_ms), [5120, 2048, 1706, 4096]);
-    }
-
-    #[test]
-    fn a_timer_fires_at_the_first_step_after_it_is_due() {
-        let wheel = TimerWheel::with_ticks_of(4_000_000).at(5 * 512 + 7, 1_000_000_000);
-        let step = wheel.step_after(1_000_000_000);
-        assert_eq!(step, 6);
-        assert_eq!(wheel.ns_of(step), 1_000_000_000 + (512 - 7) * 4_000_000);
-        let mut learned = wheel;
-        learned.add_moment(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 + 1);
-        assert_eq!(learned, wheel, "later in its tick");
-        learned.add_moment(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 - 1);
-        assert_eq!(learned.ns_of(step), wheel.ns_of(step) - 1, "earlier in its tick");
-        for due_ns in (0..20_000_000_000u64).step_by(333_333_333) {
-            let fires_ns = wheel.ns_of(wheel.step_after(due_ns));
-            assert!(fires_ns > due_ns && fires_ns - due_ns <= 512 * 4_000_000, "{due_ns} {fires_ns}");
-        }
-    }
 }

@@ -9,7 +9,7 @@ use record::doubt::{Doubt, DoubtKind};
 use record::watch::Traffic;
 
 /// Maximum bytes kept of a read, as in `bpf/watch.h`.
-const LOOK_BYTES: usize = 1024;
+pub const LOOK_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadContent {
@@ -137,7 +137,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const PREFACE_BYTES: usize = 24;
 const HEADERS: u8 = 1;
 /// The first bytes of version 2 of the PROXY protocol; the length is at offset 14.
-const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+pub const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Classifies the first bytes of a read that began a request.
 pub fn content(head: &[u8]) -> ReadContent {
@@ -307,122 +307,4 @@ fn streams(head: &[u8]) -> Option<u32> {
         rest = rest.get(9 + length..).unwrap_or_default();
     }
     (whole > 0).then_some(streams)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn http1(head: &str) -> (u32, bool, bool, bool) {
-        match content(head.as_bytes()) {
-            ReadContent::Http1 { requests, has_body, expects, is_websocket } => {
-                (requests, has_body, expects, is_websocket)
-            }
-            other => panic!("{head:?} is {other:?}"),
-        }
-    }
-
-    #[test]
-    fn http_1_requests_are_recognised() {
-        assert_eq!(http1("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), (1, false, false, false));
-        assert_eq!(http1("GET / HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3"), (3, false, false, false));
-        assert_eq!(
-            http1("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n"),
-            (2, true, false, false)
-        );
-        assert_eq!(http1("PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nGET \r\n"), (1, true, false, false));
-        let expecting = "POST / HTTP/1.1\r\nContent-Length: 9\r\nExpect: 100-Continue\r\n\r\n";
-        assert_eq!(http1(expecting), (1, true, true, false));
-        assert_eq!(http1("GET /chat HTTP/1.1\r\nUPGRADE: WebSocket\r\n\r\n"), (1, false, false, true));
-        // Pieces as a slow client sends them.
-        assert_eq!(http1("GET"), (1, false, false, false));
-        assert_eq!(http1("GET / HTTP/1.1\r\nHos"), (1, false, false, false));
-    }
-
-    #[test]
-    fn other_protocols_are_recognised_by_their_first_bytes() {
-        let http2 = |streams| ReadContent::Http2 { streams };
-        assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2(0));
-        let opening = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]].concat();
-        assert_eq!(content(&opening), http2(1));
-        assert_eq!(content(&[0, 0, 0, 4, 1, 0, 0, 0, 0]), http2(0), "an acknowledgement of settings");
-        let mut request = vec![0, 0, 2, 1, 5, 0, 0, 0, 3, 0x82, 0x86];
-        assert_eq!(content(&request), http2(1));
-        assert_eq!(content(&request.repeat(5)), http2(5));
-        request.extend([0, 0, 1, 77, 0, 0, 0, 0, 0]);
-        assert_eq!(content(&request), ReadContent::Other, "no such frame follows");
-        assert_eq!(content(&[22, 3, 1, 2, 0, 1]), ReadContent::Tls);
-        assert_eq!(content(&[23, 3, 3]), ReadContent::Tls);
-        assert_eq!(content(&[0x81, 0x85, 1, 2, 3, 4]), ReadContent::Other, "a frame of a WebSocket");
-        let redis = |commands| ReadContent::Redis { commands };
-        assert_eq!(content(b"*1\r\n$4\r\nPING\r\n"), redis(1));
-        assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(16).as_slice()), redis(16));
-        assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*2\r\n$3\r\nGE"), redis(2), "cut");
-        assert_eq!(content(b"*1\r\n$4\r\nPINGPONG"), ReadContent::Other);
-        assert_eq!(content(b"*1 is no command"), ReadContent::Other);
-        assert_eq!(content(b""), ReadContent::Other);
-        let memcached = |commands| ReadContent::Memcached { commands };
-        assert_eq!(content(b"get a b c\r\n"), memcached(1));
-        assert_eq!(content(b"set a 0 0 5\r\nget x\r\nmg b v\r\nms c 1\r\nz\r\nge"), memcached(4), "the last is cut");
-        assert_eq!(content(b"set a 0 0 5000\r\nxxxx"), memcached(1));
-        assert_eq!(content(b"set a 0 0 -5\r\nxxxx"), ReadContent::Other);
-        assert_eq!(content(b"getting somewhere\r\n"), ReadContent::Other);
-    }
-
-    #[test]
-    fn a_proxy_header_in_front_is_skipped() {
-        assert_eq!(http1("PROXY TCP4 1.2.3.4 5.6.7.8 9 80\r\nGET / HTTP/1.1\r\n\r\n"), (1, false, false, false));
-        let mut second = PROXY_2.to_vec();
-        second.extend([0x21, 0x11, 0, 12]);
-        second.extend([0; 12]);
-        second.extend(b"GET / HTTP/1.1\r\n\r\n");
-        assert!(matches!(content(&second), ReadContent::Http1 { requests: 1, .. }));
-    }
-
-    #[test]
-    fn unparsed_bytes_are_reported_with_their_size() {
-        let mut traffic = Traffic::default();
-        add(&mut traffic, Some(b"GET / HTTP/1.1\r\n\r\n"), 18);
-        assert!(doubts(&traffic).is_empty());
-        add(&mut traffic, Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 24);
-        add(&mut traffic, None, 100);
-        let doubts = doubts(&traffic);
-        assert_eq!(doubts.len(), 1);
-        assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 examined reads)");
-        assert_eq!((traffic.http1, traffic.http2, traffic.hidden), (1, 1, 1));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_get_a_protocol(
-            head in prop_oneof![
-                prop::collection::vec(any::<u8>(), 0..2000),
-                "(set a 0 0 |\\*1)[0-9a-z$*\r\n ]{0,60}".prop_map(String::into_bytes),
-            ]
-        ) {
-            let mut traffic = Traffic::default();
-            add(&mut traffic, Some(&head), head.len() as u32);
-            let one_at_a_time = traffic.http1 + traffic.redis + traffic.memcached;
-            let parts = one_at_a_time + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
-            prop_assert_eq!(parts, 1);
-        }
-
-        #[test]
-        fn commands_beyond_the_first_kibibyte_are_estimated(commands in 1usize..2000, length in 0usize..90) {
-            let one = format!("*2\r\n$3\r\nGET\r\n${length}\r\n{}\r\n", "k".repeat(length));
-            let read = one.repeat(commands);
-            let mut traffic = Traffic::default();
-            add(&mut traffic, Some(&read.as_bytes()[..read.len().min(LOOK_BYTES)]), read.len() as u32);
-            let found = traffic.requests_per_read().expect("it was examined") / commands as f64;
-            prop_assert!((0.85..1.15).contains(&found), "{} of {}", traffic.requests, commands);
-        }
-
-        #[test]
-        fn any_text_after_a_method_counts_as_a_request(tail in "[ -~\r\n]{0,300}") {
-            let head = format!("GET {tail}");
-            let is_http1 = matches!(content(head.as_bytes()), ReadContent::Http1 { .. });
-            prop_assert!(is_http1);
-        }
-    }
 }

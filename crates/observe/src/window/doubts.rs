@@ -21,7 +21,7 @@ pub(crate) fn tolerance_ns(cpu_ns: u64) -> u64 {
     (cpu_ns as f64 * ACCOUNT_TOLERANCE_RATIO) as u64 + 4_000_000_000 / clock_ticks_per_sec()
 }
 
-pub(crate) fn window_doubts(window: &ObservedWindow) -> Vec<Doubt> {
+pub fn window_doubts(window: &ObservedWindow) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     doubts.extend(steal(window));
     doubts.extend(neighbours(window));
@@ -63,7 +63,7 @@ fn steal(window: &ObservedWindow) -> Option<Doubt> {
     })
 }
 
-fn neighbours(window: &ObservedWindow) -> Option<Doubt> {
+pub fn neighbours(window: &ObservedWindow) -> Option<Doubt> {
     let others = Neighbours::measure(window)?;
     if others.cpus <= OTHERS_LIMIT_CPUS {
         return None;
@@ -201,150 +201,4 @@ fn sources(window: &ObservedWindow, doubts: &mut Vec<Doubt>) {
 fn tolerance_of_ticks(window: &ObservedWindow, cpu_ns: u64) -> u64 {
     let rounding = 2_000_000_000 / clock_ticks_per_sec() * window.members.len() as u64;
     tolerance_ns(cpu_ns) + rounding
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::MachineReading;
-    use crate::proc_text::{CpuTimes, MachineStat};
-    use crate::processes::Process;
-    use crate::window::WindowEdge;
-    use record::names;
-    use std::collections::BTreeMap;
-
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    /// Two CPUs over ten seconds, in which the server used `cpu_ns` on CPU 1.
-    fn window(cpu_ns: u64, cpu1: CpuTimes) -> ObservedWindow {
-        let machine = |at_ns, times: [CpuTimes; 2]| MachineReading {
-            at_ns,
-            stat: MachineStat { cpus: times.into_iter().enumerate().collect(), ..MachineStat::default() },
-        };
-        let mut end = WindowEdge { at_ns: 10 * SECOND_NS, ..WindowEdge::default() };
-        end.group.cpu_ns = cpu_ns;
-        end.group.user_ticks = cpu_ns / 10_000_000;
-        end.group.switches = 1;
-        end.machine = machine(10 * SECOND_NS, [CpuTimes { idle: 1000, ..CpuTimes::default() }, cpu1]);
-        let begin = WindowEdge { machine: machine(0, [CpuTimes::default(); 2]), ..WindowEdge::default() };
-        ObservedWindow {
-            begin,
-            end,
-            network_before: Default::default(),
-            samples: Default::default(),
-            busiest_thread_ns: Some(cpu_ns),
-            busiest_process_ns: cpu_ns,
-            size: Default::default(),
-            anonymous_pages: 0,
-            members: vec![1],
-            outgoing: None,
-            descriptors_used: None,
-            server_cpus: vec![1],
-            client_pid: 0,
-            has_group: true,
-            beside: None,
-            backends: Default::default(),
-            account: Err("not kept".into()),
-            missing: Default::default(),
-            commands: BTreeMap::new(),
-        }
-    }
-
-    fn busy(user: u64) -> CpuTimes {
-        CpuTimes { user, idle: 1000 - user, ..CpuTimes::default() }
-    }
-
-    fn kinds(window: &ObservedWindow) -> Vec<DoubtKind> {
-        window_doubts(window).into_iter().map(|doubt| doubt.kind).collect()
-    }
-
-    #[test]
-    fn only_accounts_that_disagree_raise_a_doubt() {
-        let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
-        let interrupted = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
-        let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
-        for (used_s, cpu1, expected) in [
-            (5, busy(500), None),
-            (5, interrupted, None),
-            (5, stolen, Some((DoubtKind::Steal, "took 5 % of the CPU time (10 %"))),
-            (5, busy(800), Some((DoubtKind::NoisyNeighbour, "0.30 CPUs"))),
-            (5, busy(0), Some((DoubtKind::SourcesDisagree, "it also runs on others"))),
-            (7, lost, Some((DoubtKind::SourcesDisagree, "the kernel accounted 85 %"))),
-        ] {
-            let doubts = window_doubts(&window(used_s * SECOND_NS, cpu1));
-            let is_it = |(one, (kind, what)): (&Doubt, (DoubtKind, &str))| one.kind == kind && one.what.contains(what);
-            assert_eq!(doubts.len(), usize::from(expected.is_some()), "{doubts:?}");
-            assert!(doubts.iter().zip(expected).all(is_it), "{expected:?}: {doubts:?}");
-        }
-    }
-
-    #[test]
-    fn a_server_that_cannot_be_seen_is_not_called_other_work() {
-        let mut window = window(0, busy(800));
-        window.members.clear();
-        let what = |window: &ObservedWindow| {
-            window_doubts(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour)
-        };
-        let doubt = what(&window).unwrap();
-        assert!(doubt.what.starts_with("the server (its processes are not visible)"), "{doubt:?}");
-        assert!(!doubt.remedy.contains("stop"), "{doubt:?}");
-    }
-
-    #[test]
-    fn a_nearly_idle_process_is_not_named() {
-        let mut window = window(5 * SECOND_NS, busy(800));
-        for (used_ns, is_named) in [(SECOND_NS / 100, false), (2 * SECOND_NS, true)] {
-            window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, used_ns);
-            let doubt = neighbours(&window).unwrap();
-            assert_eq!(doubt.what.contains("most of it by"), is_named, "{doubt:?}");
-        }
-    }
-
-    #[test]
-    fn costs_are_quotients_of_rates_if_the_client_had_another_window() {
-        let window = window(5 * SECOND_NS, busy(500));
-        let seen = |requests, client_ns| {
-            let seen = window.observation_of(requests, client_ns);
-            let cost_us = seen.figures.value(names::SERVER_CPU).unwrap();
-            (cost_us, seen.doubts.iter().any(|doubt| doubt.what.contains("10000 ms, the client for")))
-        };
-        assert_eq!(seen(1000, 10 * SECOND_NS), (5000.0, false));
-        assert_eq!(seen(4000, 40 * SECOND_NS), (5000.0, true), "500 us of CPU for 100 requests each second");
-        assert_eq!(seen(100, SECOND_NS), (5000.0, true));
-    }
-
-    #[test]
-    fn a_difference_between_ticks_and_clocks_is_a_disagreement() {
-        let mut differing = window(5 * SECOND_NS, busy(500));
-        differing.end.group.user_ticks = 400;
-        assert_eq!(kinds(&differing), [DoubtKind::SourcesDisagree]);
-    }
-
-    #[test]
-    fn a_higher_count_of_the_control_group_is_used_and_reported() {
-        let mut short_lived = window(4 * SECOND_NS, busy(500));
-        short_lived.begin.group.cgroup_us = Some(0);
-        short_lived.end.group.cgroup_us = Some(5_000_000);
-        assert_eq!(short_lived.server_cpu_ns(), 5 * SECOND_NS);
-        assert_eq!(kinds(&short_lived), [DoubtKind::SourcesDisagree]);
-        short_lived.end.group.cgroup_us = Some(4_100_000);
-        assert_eq!(short_lived.server_cpu_ns(), 4 * SECOND_NS, "within tolerance the clocks are the finer source");
-    }
-
-    #[test]
-    fn softirq_time_charged_to_a_thread_is_counted_once() {
-        let softirq = |cpu_ns: u64, of_cpu: CpuTimes| {
-            let figures = window(cpu_ns, of_cpu).observation(1_000_000).figures;
-            [names::SERVER_SOFTIRQ, names::SERVER_SOFTIRQ_BESIDE].map(|name| figures.get(name).unwrap().value.unwrap())
-        };
-        let full = CpuTimes { user: 500, system: 300, softirq: 200, ..CpuTimes::default() };
-        // The group's clocks have all ten seconds, including two of softirq.
-        assert_eq!(softirq(10 * SECOND_NS, full), [2.0, 0.0]);
-        // A kernel that accounts for interrupts separately excludes them.
-        assert_eq!(softirq(8 * SECOND_NS, full), [2.0, 2.0]);
-        // Softirq of an idle CPU belongs to no thread.
-        let idle = CpuTimes { user: 500, softirq: 100, idle: 400, ..CpuTimes::default() };
-        assert_eq!(softirq(5 * SECOND_NS, idle), [1.0, 1.0]);
-        assert_eq!(softirq(5_500_000_000, idle), [1.0, 0.5]);
-    }
 }

@@ -1,14 +1,16 @@
 //! The crate's tests: parsers on kernel text and on garbage, and the observer on real processes and sockets.
 
-#[path = "all/actors.rs"]
+mod account_parts;
 mod actors;
-#[path = "all/group.rs"]
 mod group;
-#[path = "all/netlink.rs"]
+mod machine_parts;
 mod netlink;
-#[path = "all/sockets.rs"]
+mod pack_parts;
+mod point_parts;
+mod process_parts;
+mod profile_parts;
+mod socket_parts;
 mod sockets;
-#[path = "all/text.rs"]
 mod text;
-#[path = "all/windows.rs"]
+mod watch_parts;
 mod windows;
