@@ -212,6 +212,9 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// it, its own limit is the fact `descriptor_limit`.
 pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
 
+/// Name of the fact that a server answered in its warm-up, and then stopped.
+pub const HUNG_IN_WARM_UP: &str = "hung_in_warm_up";
+
 /// The soft limit of open descriptors.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

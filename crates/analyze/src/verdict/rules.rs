@@ -21,6 +21,7 @@ mod descriptors;
 mod dropped_packets;
 mod forks;
 mod garbage_collection;
+mod hangs;
 mod interrupts;
 mod leak;
 pub(super) mod lock;
@@ -140,10 +141,11 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 40] = [
+pub const RULES: [Rule; 41] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
+    hangs::RULE,
     cpu_quota::RULE,
     cpu_bursts::RULE,
     stays_down::RULE,

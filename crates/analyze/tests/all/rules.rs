@@ -5,7 +5,7 @@ use crate::{account, fixture, recorded};
 use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
 use record::account::WaitKind;
-use record::{DoubtKind, Figure, Origin, Point, RunDir, RunRecord, names};
+use record::{DoubtKind, Figure, Origin, Outcomes, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
 
 pub fn set(point: &mut Point, name: &str, value: f64, n: u64) {
@@ -225,11 +225,45 @@ fn a_full_descriptor_table_is_named_if_connections_wait_for_it() {
     assert!(lowered.commands.is_empty(), "{:?}", lowered.commands);
     let server = fixture::loaded(&mut record).server.as_mut().expect("it was started");
     server.argv = ["sh", "-c", "ulimit -n 48; exec nginx"].map(String::from).into();
-    let set = &judged(healthy(), record.clone(), full(17.0)).causes[0];
-    assert_eq!(set.commands, ["sh -c 'ulimit -n 65536; exec nginx'"]);
+    let at_once = &judged(healthy(), record.clone(), full(17.0)).causes[0];
+    assert_eq!(at_once.commands, ["sh -c 'ulimit -n 65536; exec nginx'"]);
     fixture::loaded(&mut record).server = None;
     assert!(judged(healthy(), record, full(17.0)).causes[0].remedy.contains("in the shell that starts it"));
     assert!(judged(healthy(), fixture::record(), full(0.0)).causes.is_empty(), "nobody waits for more");
+    let leaked = judged(healthy(), fixture::record(), |point| {
+        full(17.0)(point);
+        set(point, names::SERVER_DESCRIPTORS, 1.0, 15_000);
+    });
+    assert!(leaked.causes[0].because.contains("that it no longer uses"), "{:?}", leaked.causes);
+    assert!(leaked.causes[0].commands[0].starts_with("ls -l /proc/"), "{:?}", leaked.causes);
+}
+
+#[test]
+fn a_server_that_never_answers_again_is_named_and_a_busy_one_or_one_that_comes_back_is_not() {
+    let silent = |from: u64, cpus: f64| {
+        move |point: &mut Point| {
+            set(point, names::SERVER_CPUS_USED, cpus, 10);
+            if point.connections >= from && point.repeat == 3 {
+                point.outcomes = Outcomes { sent: 20, unfinished: 20, ..Outcomes::default() };
+            }
+        }
+    };
+    let verdict = judged(healthy(), fixture::record(), silent(32, 0.0));
+    let because = &verdict.causes.iter().find(|cause| cause.rule == "hangs").expect("it is named").because;
+    assert!(because.contains("nothing since 32 connections"), "{because}");
+    let hangs = |verdict: &Verdict| found(verdict).contains(&"hangs");
+    assert!(!hangs(&judged(healthy(), fixture::record(), silent(32, 0.9))), "it works");
+    let always = |from: u64| {
+        move |point: &mut Point| {
+            point.repeat = 3;
+            silent(from, 0.0)(point);
+        }
+    };
+    assert!(!hangs(&judged(healthy(), fixture::record(), always(1))), "it never answered");
+    let mut record = fixture::record();
+    record.server_facts.insert(record::machine::HUNG_IN_WARM_UP.into(), "9 requests".into());
+    assert!(hangs(&judged(healthy(), record, always(1))), "it answered in the warm-up");
+    assert!(!hangs(&judged(healthy(), fixture::record(), always(32))), "it came back at each lower load");
 }
 
 #[test]

@@ -17,6 +17,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const DESCRIPTORS_RATIO: f64 = 0.97;
+/// Descriptors per connection, of at least so many, from which they are leaked: a proxy has two, and some have a pipe
+/// between these.
+const LEAKED_RATIO: u64 = 8;
+const LEAST_LEAKED: u64 = 64;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
@@ -32,6 +36,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
     let share = typical(&points, names::SERVER_DESCRIPTORS)?;
     let (remedy, commands) = more_descriptors(evidence.run);
+    let connections = points.iter().map(|point| point.connections).max()?;
+    if used > LEAKED_RATIO * connections.max(LEAST_LEAKED) {
+        let command =
+            format!("ls -l /proc/{}/fd | awk '{{print $NF}}' | sort | uniq -c | sort -n", server_pid(evidence.run));
+        return finding(
+            format!(
+                "A process of the server had {} descriptors open at {at}, {} of its limit: it keeps files or \
+                 connections open that it no longer uses.",
+                grouped(used as f64),
+                percent(share)
+            ),
+            format!("`{command}` shows which; close each after use. A higher limit only delays the failure."),
+            &[command],
+        );
+    }
     finding(
         format!(
             "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more \

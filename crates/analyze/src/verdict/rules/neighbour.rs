@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     source: "the kernel's documentation of cgroup v2, `cpu.weight`",
     is_limit: true,
     is_counted: true,
-    hidden_by: &["client", "cpu-quota"],
+    hidden_by: &["client", "cpu-quota", "hangs"],
     judge: |evidence| evidence.limit_by("neighbour"),
 };
 

@@ -2,6 +2,7 @@ use super::search::{Search, SearchEnd};
 use analyze::sweep::WarmUp;
 use analyze::zones::cpu_us;
 use anyhow::Result;
+use record::machine::HUNG_IN_WARM_UP;
 use record::units::format_nanos;
 use record::{DoubtKind, LoadPlan, Pace, Sweep, names};
 use std::time::Instant;
@@ -12,6 +13,8 @@ const CONNECTIONS: u64 = 8;
 /// warm-up.
 const FALL_RATIO: f64 = 0.1;
 const AGAIN_PART: u64 = 8;
+/// A server that did not answer in this part of the last window may hang; the points show whether it does.
+const HUNG: f64 = 0.5;
 
 impl Search<'_> {
     /// Loads the server until the CPU time per request stops falling. These loads are not points; their duration is
@@ -36,7 +39,8 @@ impl Search<'_> {
             ..session.plan.clone()
         };
         let (begun, mut loaded_ns, mut is_cpu) = (Instant::now(), 0, true);
-        loop {
+        let mut answers = 0;
+        let hangs = loop {
             let measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
             if measured.result.interrupted {
                 return Ok(Some(SearchEnd::Interrupted));
@@ -46,13 +50,17 @@ impl Search<'_> {
                 return Ok(Some(SearchEnd::Lost(lost)));
             }
             let point = &measured.point;
+            answers += point.outcomes.ok;
+            let stall_us = point.value(names::STALL_MAX).unwrap_or(0.0);
+            let hangs =
+                answers > 0 && (point.outcomes.completed() == 0 || stall_us * 1e3 > HUNG * point.duration_ns as f64);
             loaded_ns += plan.warmup_ns + point.duration_ns;
             is_cpu &= cpu_us(point).is_some();
             let cost_us = if is_cpu { cpu_us(point) } else { point.value(names::RESPONSE_P50) };
             if !warm_up.continues(point.outcomes.completed(), cost_us, begun.elapsed().as_nanos() as u64) {
-                break;
+                break hangs;
             }
-        }
+        };
         let what = if is_cpu { "CPU time" } else { "response time" };
         let took = format_nanos(loaded_ns as f64);
         let said = match warm_up.fell() {
@@ -71,6 +79,10 @@ impl Search<'_> {
         let still_falls = warm_up.fell().is_some() && !warm_up.is_settled();
         let record = self.record_mut();
         record.server_facts.insert("warm-up".into(), said.clone());
+        if hangs {
+            let said = format!("{answers} requests were answered with {connections} connections, and then none");
+            record.server_facts.insert(HUNG_IN_WARM_UP.into(), said);
+        }
         if still_falls {
             record.doubts.push(DoubtKind::Drift.warning(
                 format!("{what} per request still fell at the end of the warm-up ({said})"),
