@@ -25,9 +25,9 @@
 //! Nothing is written outside `OUT`, no symbolic link is followed, a directory that holds anything else is refused,
 //! and each file is renamed into place when it is complete, so that an interrupted run can be repeated.
 
-mod content;
-mod manifest;
-mod mapping;
+pub mod content;
+pub mod manifest;
+pub mod mapping;
 mod tally;
 mod write;
 

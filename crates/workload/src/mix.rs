@@ -18,7 +18,7 @@ mod webstone;
 pub use classes::MixClasses;
 pub use fit::{Interval, SizeFit};
 pub use gather::LogDocuments;
-pub use hybrid::HybridSizes;
+pub use hybrid::{HybridSizes, dealt};
 pub use popularity::{ZipfFit, zipf};
 pub use surge::SurgeParameters;
 

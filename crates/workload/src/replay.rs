@@ -33,13 +33,13 @@
 //! (sorted uniform times, seeded), in the log's order; otherwise every second would begin with a burst that did not
 //! happen. Grouping uses the logged times only.
 
-mod connections;
-mod order;
+pub mod connections;
+pub mod order;
 mod origin;
 mod plan;
 mod shape;
 mod split;
-mod spread;
+pub mod spread;
 
 pub use connections::ConnectionGrouping;
 pub use plan::Plan;

@@ -18,16 +18,17 @@
 
 mod clf;
 mod client;
-mod escape;
+pub mod escape;
 mod format;
-mod instant;
-mod lines;
-mod pattern;
+pub mod instant;
+pub mod lines;
+pub mod pattern;
 mod reader;
 mod rejected;
 mod template;
 mod w3c;
 
+pub use clf::request_line;
 pub(crate) use escape::hex_byte;
 pub use format::LogFormat;
 pub use reader::{LogCounts, TraceReader};

@@ -1,4 +1,4 @@
-//! Tests of the workload crate's public interface: logs, plans, series, mixes and trees.
+//! Tests of the workload crate: logs, plans, series, mixes and trees.
 
 mod suite {
     pub mod arrival;
@@ -8,4 +8,5 @@ mod suite {
     pub mod nginx;
     pub mod replay;
     pub mod trace;
+    pub mod trace_parts;
 }

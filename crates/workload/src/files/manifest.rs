@@ -1,8 +1,11 @@
+//! Lists of a tree's files.
+
 use super::{Tree, mapping};
 
 pub(super) const FIRST_LINE: &[u8] = b"# straingauge files 1\n";
 
-pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
+/// The tree as a table: target, file, bytes, origin of the size.
+pub fn tsv(tree: &Tree) -> Vec<u8> {
     let mut out = FIRST_LINE.to_vec();
     out.extend_from_slice(b"target\tfile\tbytes\torigin\n");
     for entry in &tree.entries {
@@ -15,7 +18,7 @@ pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
 
 /// An nginx map from `$request_uri` to the file's path, for targets whose file is not at their path. Include it at
 /// the `http` level, with `try_files $straingauge_file $uri/ =404;` in the location.
-pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
+pub fn nginx_map(tree: &Tree) -> Vec<u8> {
     let longest = tree.entries.iter().map(|entry| entry.target.len()).max().unwrap_or(0);
     let bucket_bytes = (longest + 64).next_power_of_two().max(128);
     let rows = tree.entries.len().max(1).next_power_of_two();
@@ -57,31 +60,4 @@ fn is_map_word(target: &[u8]) -> bool {
 /// target gets no row.
 fn quoted(file: &str) -> String {
     file.replace('"', "\\\"")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{FileEntry, SizeOrigin};
-    use super::*;
-
-    #[test]
-    fn rows_are_complete_and_quoted() {
-        let entry = |target: &str, file: &str| FileEntry {
-            target: target.into(),
-            file: file.into(),
-            bytes: 7,
-            origin: SizeOrigin::Log,
-        };
-        let tree = Tree {
-            entries: vec![entry("/a", "a"), entry("/b/", "b/index.html"), entry("/\"x\\?", "mapped-urls/00/ff")],
-            ..Tree::default()
-        };
-        let manifest = String::from_utf8(tsv(&tree)).unwrap();
-        assert_eq!(manifest.lines().count(), 5);
-        assert!(manifest.ends_with("/\"x\\?\tmapped-urls/00/ff\t7\tlog\n"));
-        let map = String::from_utf8(nginx_map(&tree)).unwrap();
-        assert!(!map.contains("\"/a\""), "a plain target needs no row");
-        assert!(map.contains("\"/b/\" \"/b/index.html\";"));
-        assert!(map.contains(r#""/\"x\\?" "/mapped-urls/00/ff";"#), "{map}");
-    }
 }

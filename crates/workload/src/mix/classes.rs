@@ -58,20 +58,3 @@ impl MixClasses {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_boundary_belongs_to_the_smaller_class() {
-        let classes = MixClasses::default();
-        assert_eq!([0, 65_536, 65_537, 1 << 20, (1 << 20) + 1].map(|bytes| classes.class_of(bytes)), [0, 0, 1, 1, 2]);
-        let labels: Vec<String> = classes.named().into_iter().map(|class| class.label).collect();
-        assert_eq!(labels, ["to 64.0 KiB", "64.0 KiB to 1.00 MiB", "over 1.00 MiB"]);
-        assert_eq!(MixClasses::parse("64KiB,1MiB").unwrap(), classes);
-        assert!(MixClasses::parse("1MiB,64KiB").is_err());
-        assert!(MixClasses::parse("big").is_err());
-        assert_eq!(MixClasses::new(vec![]).unwrap().label(0), "all sizes");
-    }
-}

@@ -60,7 +60,7 @@ impl HybridSizes {
 /// The order in which ascending sizes are assigned to popularity ranks, the most popular first. The quantiles of
 /// successive ranks step by the golden ratio from the median, so that the first ranks always cover the distribution
 /// evenly, and neither the most popular document nor the hundred most popular have unusual sizes.
-pub(super) fn dealt(count: usize) -> Vec<usize> {
+pub fn dealt(count: usize) -> Vec<usize> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let mut keyed: Vec<(f64, usize)> = (0..count).map(|rank| ((0.5 + rank as f64 * GOLDEN).fract(), rank)).collect();
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -69,37 +69,4 @@ pub(super) fn dealt(count: usize) -> Vec<usize> {
         size_of_rank[rank] = size;
     }
     size_of_rank
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn first_ranks_cover_the_sizes_evenly() {
-        let order = dealt(1000);
-        let mut seen = order.clone();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
-        assert!(order[0].abs_diff(500) <= 1, "the most popular document has the median size");
-        let mean_of_ten = order[..10].iter().sum::<usize>() as f64 / 10.0;
-        assert!((mean_of_ten - 500.0).abs() < 100.0, "{mean_of_ten}");
-    }
-
-    proptest! {
-        #[test]
-        fn quantiles_invert_the_distribution(
-            mu in 5.0f64..12.0, sigma in 0.3f64..2.5, shift in 0.0f64..2.0,
-            alpha in 0.6f64..3.0, tail in 0.01f64..0.4, ratio in 0.001f64..0.999,
-        ) {
-            let sizes = HybridSizes {
-                body_mu: mu, body_sigma: sigma,
-                tail_from_bytes: (mu + shift * sigma).exp(), tail_alpha: alpha, tail_ratio: tail,
-            };
-            let bytes = sizes.quantile(ratio);
-            prop_assume!(bytes > 1.0);
-            prop_assert!((sizes.cdf(bytes) - ratio).abs() < 1e-6, "{bytes}: {} instead of {ratio}", sizes.cdf(bytes));
-        }
-    }
 }

@@ -1,3 +1,5 @@
+//! Groups the requests of a client into connections.
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -21,18 +23,22 @@ struct OpenConnection {
     due_ns: i64,
 }
 
+/// A connection that no further request joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EndedConnection {
-    pub(super) client: u64,
-    pub(super) connection: u64,
-    pub(super) due_ns: i64,
+pub struct EndedConnection {
+    /// Number of the client.
+    pub client: u64,
+    /// Number of the connection.
+    pub connection: u64,
+    /// The last log time at which a request could have joined.
+    pub due_ns: i64,
 }
 
 /// The open connections by client.
 ///
 /// Invariant: `order` holds exactly one pair for each client of `open`, with a time not later than its `due_ns`.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub struct Connections {
     grouping: ConnectionGrouping,
     limit: usize,
     open: HashMap<u64, OpenConnection>,
@@ -44,7 +50,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(grouping: ConnectionGrouping, limit: usize) -> Self {
+    /// Keeps at most `limit` connections open.
+    pub fn new(grouping: ConnectionGrouping, limit: usize) -> Self {
         Connections {
             grouping,
             limit: limit.max(1),
@@ -57,7 +64,7 @@ impl Connections {
 
     /// Returns the next connection that no request at `now_ns` or later can join. Call it until `None` before every
     /// [`Connections::join`].
-    pub(super) fn expire(&mut self, now_ns: i64) -> Option<EndedConnection> {
+    pub fn expire(&mut self, now_ns: i64) -> Option<EndedConnection> {
         while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
             if let Some(ended) = self.end_first(now_ns) {
                 return Some(ended);
@@ -67,7 +74,7 @@ impl Connections {
     }
 
     /// Ends the connection that has been idle longest if there is no room for another client.
-    pub(super) fn make_room(&mut self, client: u64) -> Option<EndedConnection> {
+    pub fn make_room(&mut self, client: u64) -> Option<EndedConnection> {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
         }
@@ -91,7 +98,7 @@ impl Connections {
     }
 
     /// The connection of a client's request at `now_ns`. Times must not decrease.
-    pub(super) fn join(&mut self, client: u64, now_ns: i64) -> u64 {
+    pub fn join(&mut self, client: u64, now_ns: i64) -> u64 {
         let connection = self.opened;
         if let ConnectionGrouping::IdleGap { limit_ns } = self.grouping {
             let due_ns = now_ns.saturating_add(i64::try_from(limit_ns).unwrap_or(i64::MAX));
@@ -110,76 +117,13 @@ impl Connections {
         self.grouping == ConnectionGrouping::Never
     }
 
-    pub(super) fn end(&mut self) -> Option<EndedConnection> {
+    /// Ends a connection at the end of the log.
+    pub fn end(&mut self) -> Option<EndedConnection> {
         while !self.order.is_empty() {
             if let Some(ended) = self.end_first(i64::MAX) {
                 return Some(ended);
             }
         }
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Runs (time, client) pairs. Returns the connection of each, and the connections that were closed before each.
-    fn run(requests: &[(i64, u64)], grouping: ConnectionGrouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
-        let mut connections = Connections::new(grouping, limit);
-        let (mut of, mut closed) = (Vec::new(), Vec::new());
-        for (now, client) in requests {
-            while let Some(ended) = connections.expire(*now) {
-                closed.push((ended.connection, ended.due_ns));
-            }
-            closed.extend(connections.make_room(*client).map(|ended| (ended.connection, ended.due_ns)));
-            of.push(connections.join(*client, *now));
-        }
-        while let Some(ended) = connections.end() {
-            closed.push((ended.connection, ended.due_ns));
-        }
-        (of, closed)
-    }
-
-    #[test]
-    fn the_longest_idle_connection_makes_room() {
-        let gap = ConnectionGrouping::IdleGap { limit_ns: 100 };
-        let (of, closed) = run(&[(0, 1), (1, 2), (2, 1), (3, 3), (4, 1), (5, 2)], gap, 2);
-        assert_eq!(of, [0, 1, 0, 2, 0, 3]);
-        assert_eq!(closed[..2], [(1, 101), (2, 103)]);
-    }
-
-    proptest! {
-        #[test]
-        fn grouping_equals_a_naive_count(
-            gaps in proptest::collection::vec((0i64..12, 0u64..6), 0..200), limit_ns in 0u64..20
-        ) {
-            let mut now = 0;
-            let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
-            let (of, closed) = run(&requests, ConnectionGrouping::IdleGap { limit_ns }, 1000);
-            // A naive model, which remembers every client forever.
-            let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
-            let mut next = 0;
-            for ((now, client), connection) in requests.iter().zip(&of) {
-                let expected = match known.get_mut(client) {
-                    Some((connection, base)) if now - *base <= limit_ns as i64 => {
-                        *base = *now;
-                        *connection
-                    }
-                    _ => {
-                        known.insert(*client, (next, *now));
-                        next += 1;
-                        next - 1
-                    }
-                };
-                prop_assert_eq!(*connection, expected);
-            }
-            // Every connection is closed once, in the order of time.
-            let mut numbers: Vec<u64> = closed.iter().map(|(connection, _)| *connection).collect();
-            numbers.sort_unstable();
-            prop_assert_eq!(numbers, (0..next).collect::<Vec<_>>());
-            prop_assert!(closed.windows(2).all(|pair| pair[0].1 <= pair[1].1));
-        }
     }
 }

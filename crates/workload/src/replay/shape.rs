@@ -68,6 +68,11 @@ impl LogShape {
         Ok(shape)
     }
 
+    /// Number of times that outline the log, at most 65,536.
+    pub fn kept_times(&self) -> usize {
+        self.times_ns.len()
+    }
+
     /// Log time of one round, from the replay's start to the end of the last request's second (or of the log's
     /// resolution).
     pub fn round_ns(&self) -> u64 {
@@ -108,99 +113,5 @@ impl LogShape {
             *if found < wanted { &mut low } else { &mut high } = speed;
         }
         high
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::replay::PlanStep;
-    use crate::trace::LogFormat;
-
-    fn text(seconds: impl IntoIterator<Item = u32>) -> String {
-        let line = |second: u32| {
-            let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-            let time = format!("01/May/2015:{hour:02}:{minute:02}:{second:02} +0000");
-            format!("10.0.0.1 - - [{time}] \"GET /a HTTP/1.1\" 200 5\n")
-        };
-        seconds.into_iter().map(line).collect()
-    }
-
-    fn reader(text: &str) -> TraceReader {
-        let source = Box::new(std::io::Cursor::new(text.to_string()));
-        TraceReader::from_reader("test".into(), source, &LogFormat::Auto).unwrap()
-    }
-
-    fn shape(seconds: impl IntoIterator<Item = u32>) -> LogShape {
-        LogShape::read(reader(&text(seconds)), u64::MAX).unwrap()
-    }
-
-    /// Requests that a replay sends between two times, if it restarts the log at its end as a sweep does.
-    fn sent(shape: &LogShape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
-        let (mut begin_ns, mut sent) = (0, 0);
-        while begin_ns < to_ns {
-            let pace = ReplayPace::Original { speed };
-            let options = ReplayOptions { pace, seed: begin_ns, ..ReplayOptions::default() };
-            let mut last_ns = begin_ns;
-            for step in Plan::new(reader(text), options) {
-                if let PlanStep::Request(request) = step.unwrap() {
-                    last_ns = begin_ns + request.intended_ns;
-                    sent += u64::from((from_ns..to_ns).contains(&last_ns));
-                }
-            }
-            begin_ns += (shape.round_ns() as f64 / speed) as u64;
-            assert!(begin_ns >= last_ns, "a round begins before the one before it ends");
-        }
-        sent as f64
-    }
-
-    #[test]
-    fn the_window_has_the_requested_rate_in_a_log_of_whole_seconds() {
-        let second_long = |requests: u32| text((0..requests).map(|n| n / 1000));
-        let busy_end = text((0..100).map(|n| n * 10).chain((0..9000).map(|n| 1000 + n / 90)));
-        // Lines in the order in which Apache writes them: the first requests began later than some of the next.
-        let late = text((0..2000).map(|n| if n % 10 == 9 { n / 20 } else { 50 + n / 20 }));
-        for (text, rate, warmup_s, length_s) in [
-            (second_long(10_000), 500.0, 0.0, 1.0),
-            (second_long(10_000), 5000.0, 1.0, 1.0),
-            (text((0..25_000).map(|n| n / 5000)), 2000.0, 0.0, 2.5),
-            (second_long(1000), 100.0, 0.5, 20.0),
-            (busy_end.clone(), 400.0, 0.5, 1.0),
-            (busy_end, 4000.0, 2.0, 1.0),
-            (late, 1000.0, 0.2, 1.0),
-        ] {
-            let shape = LogShape::read(reader(&text), u64::MAX).unwrap();
-            let (warmup_ns, length_ns) = ((warmup_s * 1e9) as u64, (length_s * 1e9) as u64);
-            let speed = shape.speed_for(rate, warmup_ns, length_ns);
-            let (sent, asked) = (sent(&shape, &text, speed, warmup_ns, warmup_ns + length_ns), rate * length_s);
-            assert!((sent - asked).abs() < 5.0 * asked.sqrt(), "{sent} of {asked} at {rate}/s, {speed} times as fast");
-        }
-    }
-
-    #[test]
-    fn a_log_of_one_instant_has_a_rate() {
-        let shape = shape([5; 10]);
-        assert!((shape.speed_for(20.0, 0, 1_000_000_000) - 2.0).abs() < 0.5);
-        assert!(shape.speed_for(1e-3, 0, 1).is_finite());
-    }
-
-    #[test]
-    fn an_even_log_has_one_rate() {
-        let shape = shape(0..1000);
-        assert_eq!(shape.requests, 1000);
-        assert_eq!(shape.answered_target.as_deref(), Some("/a"));
-        assert!((shape.mean_rate_per_sec() - 1.0).abs() < 1e-9);
-        for (rate, length_s) in [(10.0, 5), (250.0, 2), (1.0, 4000)] {
-            let speed = shape.speed_for(rate, 0, length_s * 1_000_000_000);
-            assert!((speed / rate - 1.0).abs() < 0.03, "{rate}: {speed}");
-        }
-    }
-
-    #[test]
-    fn a_long_log_is_outlined_in_bounded_memory() {
-        let shape = shape((0..80_000).chain((0..80_000).map(|_| 80_000)));
-        assert!(shape.times_ns.len() <= KEPT && shape.every == 4, "{} {}", shape.times_ns.len(), shape.every);
-        let speed = shape.speed_for(40_000.0, 0, 1_000_000_000);
-        assert!((speed / 40_000.0 - 1.0).abs() < 0.01, "{speed}");
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn bytes(text: &[u8]) -> Result<u64, RejectReason> {
 /// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are kept; the caller
 /// rejects them.
 #[inline]
-pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), RejectReason> {
+pub fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), RejectReason> {
     let (method, rest) = match line.strip_prefix(b"GET ") {
         // Nearly every request is a GET.
         Some(rest) => (&line[..3], rest),
@@ -167,49 +167,4 @@ pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), RejectReason> 
 pub(super) fn is_method(method: &[u8]) -> bool {
     matches!(method.len(), 1..=32)
         && method.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &[u8], has_host: bool) -> Result<RawFields<'_>, RejectReason> {
-        parse(line, has_host, &mut LastTime::default())
-    }
-
-    #[test]
-    fn fields_are_found_next_to_odd_users_and_unescaped_quotes() {
-        let line = br#"::1 - my [odd] name [10/Oct/2000:13:55:36 -0700] "GET /?q="x" HTTP/1.1" 404 - "-" "-""#;
-        let raw = parsed(line, false).unwrap();
-        assert_eq!(raw.target, br#"/?q="x""#);
-        assert_eq!((raw.status, raw.bytes), (Some(404), Some(0)));
-    }
-
-    #[test]
-    fn each_kind_of_damage_has_its_reason() {
-        let stamp = "[10/Oct/2000:13:55:36 -0700]";
-        for (line, reason) in [
-            (String::new(), RejectReason::Client),
-            (format!(" - - {stamp} \"GET / HTTP/1.1\" 200 1"), RejectReason::Client),
-            ("h - - [10/Oct/2000] \"GET / HTTP/1.1\" 200 1".into(), RejectReason::Time),
-            (format!("h - - {stamp} GET / HTTP/1.1 200 1"), RejectReason::Layout),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" abc 1"), RejectReason::Status),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 1x"), RejectReason::Bytes),
-            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 9999999999999999999"), RejectReason::Bytes),
-            (format!("h - - {stamp} \"-\" 408 -"), RejectReason::NoRequest),
-            (format!("h - - {stamp} \"\" 400 0"), RejectReason::NoRequest),
-            (format!("h - - {stamp} \"\\x16\\x03 x\" 400 226"), RejectReason::Request),
-            (format!("h - - {stamp} \"GET / HTTP/1.1"), RejectReason::Layout),
-        ] {
-            assert_eq!(parsed(line.as_bytes(), false).unwrap_err(), reason, "{line}");
-        }
-    }
-
-    #[test]
-    fn request_lines_of_every_version_are_split() {
-        assert_eq!(request_line(b"GET /x HTTP/2").unwrap(), (&b"GET"[..], &b"/x"[..]));
-        assert_eq!(request_line(b"GET /x HTTP/1.1").unwrap(), (&b"GET"[..], &b"/x"[..]));
-        assert_eq!(request_line(b"GET /x").unwrap(), (&b"GET"[..], &b"/x"[..]));
-        assert_eq!(request_line(b"GET /a b HTTP/1.0").unwrap(), (&b"GET"[..], &b"/a b"[..]));
-    }
 }

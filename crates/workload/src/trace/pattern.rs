@@ -1,3 +1,5 @@
+//! Compiled patterns of times, such as `%d/%b/%Y:%H:%M:%S %z`.
+
 use super::instant::{self, SECOND_NS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +18,13 @@ enum TimePart {
     Weekday,
 }
 
+/// A compiled time pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TimePattern(Vec<TimePart>);
+pub struct TimePattern(Vec<TimePart>);
 
 /// The parts of a line's time that were read so far. Several fields may each hold a part of the time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PartialTime {
+pub struct PartialTime {
     year: Option<u32>,
     month: Option<u32>,
     day: Option<u32>,
@@ -40,13 +43,15 @@ impl PartialTime {
         }
     }
 
-    pub(super) fn set_fraction(&mut self, fraction_ns: i64, resolution_ns: u64) {
+    /// Takes the part of a second that a field has. The finer of two counts.
+    pub fn set_fraction(&mut self, fraction_ns: i64, resolution_ns: u64) {
         if self.fraction.is_none_or(|(_, known)| resolution_ns < known) {
             self.fraction = Some((fraction_ns, resolution_ns));
         }
     }
 
-    pub(super) fn resolve(&self) -> Option<(i64, u64)> {
+    /// The time in nanoseconds since the epoch and its resolution, if the parts are complete.
+    pub fn resolve(&self) -> Option<(i64, u64)> {
         let (time_ns, resolution_ns) = match self.whole {
             Some(whole) => whole,
             None => {
@@ -63,7 +68,7 @@ impl PartialTime {
 
 impl TimePattern {
     /// Compiles a pattern. The error names the unknown conversion.
-    pub(super) fn compile(text: &str) -> Result<Self, String> {
+    pub fn compile(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut chars = text.chars();
         while let Some(char) = chars.next() {
@@ -100,7 +105,7 @@ impl TimePattern {
 
     /// Reads the pattern at the beginning of `text` into `partial`; returns the length, or `None` where the text does
     /// not match.
-    pub(super) fn read(&self, text: &[u8], partial: &mut PartialTime) -> Option<usize> {
+    pub fn read(&self, text: &[u8], partial: &mut PartialTime) -> Option<usize> {
         let mut at = 0;
         for part in &self.0 {
             let rest = text.get(at..)?;
@@ -145,33 +150,4 @@ impl TimePattern {
 fn two_into(text: &[u8], into: &mut u32) -> Option<usize> {
     *into = instant::two(*text.first()?, *text.get(1)?)?;
     Some(2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_in_two_patterns_and_a_fraction_is_combined() {
-        let mut partial = PartialTime::default();
-        assert_eq!(TimePattern::compile("%a, %e %b %Y").unwrap().read(b"Sun,  7 May 2015", &mut partial), Some(16));
-        assert_eq!(partial.resolve(), Some((1_430_956_800_000_000_000, SECOND_NS)));
-        assert_eq!(TimePattern::compile("%T%z").unwrap().read(b"10:05:03+0100 x", &mut partial), Some(13));
-        partial.set_fraction(250_000, 1_000);
-        assert_eq!(partial.resolve(), Some((1_430_989_503_000_250_000, 1_000)));
-    }
-
-    #[test]
-    fn an_unknown_conversion_is_named() {
-        assert!(TimePattern::compile("%Y-%j").unwrap_err().contains("%j"));
-        assert!(TimePattern::compile("%Y %").is_err());
-    }
-
-    #[test]
-    fn text_that_does_not_match_is_refused() {
-        let pattern = TimePattern::compile("%F %T").unwrap();
-        for text in ["", "2015", "2015-05-17", "2015-05-17 10:5:03", "2015/05/17 10:05:03"] {
-            assert_eq!(pattern.read(text.as_bytes(), &mut PartialTime::default()), None, "{text}");
-        }
-    }
 }

@@ -185,7 +185,7 @@ impl TraceReader {
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WorkloadError> {
         let (address, method, target, raw) = loop {
-            match self.lines.next() {
+            match self.lines.next_line() {
                 Ok(Some(true)) => {}
                 Ok(Some(false)) => {
                     self.counts.rejected.add(self.lines.line, RejectReason::TooLong, b"");

@@ -51,8 +51,9 @@ impl Rejected {
         &self.examples
     }
 
+    /// Counts a line and keeps it as an example if it is one of the first of its reason.
     #[cold]
-    pub(super) fn add(&mut self, line: u64, reason: RejectReason, text: &[u8]) {
+    pub fn add(&mut self, line: u64, reason: RejectReason, text: &[u8]) {
         self.counts[reason as usize] += 1;
         if self.counts[reason as usize] <= EXAMPLES as u64 {
             self.examples.push(RejectedLine { line, reason, excerpt: excerpt(text) });
@@ -77,28 +78,4 @@ pub(super) fn excerpt(text: &[u8]) -> String {
         out.push_str("...");
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn examples_are_few_and_printable() {
-        let mut rejected = Rejected::default();
-        for line in 1..=1000 {
-            rejected.add(line, RejectReason::Time, b"\x1b[31mred\xff");
-        }
-        rejected.add(1001, RejectReason::TooLong, b"");
-        assert_eq!(rejected.total(), 1001);
-        let shown: Vec<String> = rejected.examples().iter().map(ToString::to_string).collect();
-        assert_eq!(
-            shown,
-            [
-                r"line 1: no readable time: \x1b[31mred\xff",
-                r"line 2: no readable time: \x1b[31mred\xff",
-                "line 1001: the line is longer than 64 KiB",
-            ]
-        );
-    }
 }

@@ -139,34 +139,3 @@ fn split_value(text: &[u8], separator: u8) -> Result<(&[u8], Option<&[u8]>), Rej
         None => (text, None),
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(directives: &[&str]) -> W3c {
-        let mut parser = W3c::default();
-        for line in directives {
-            parser.directive(line.as_bytes());
-        }
-        parser
-    }
-
-    #[test]
-    fn tabs_quotes_and_a_date_directive_are_parsed() {
-        let parser = with(&["#Date: 2015-05-17 00:00:00", "#Fields: time cs(Agent) c-ip cs-uri"]);
-        let raw = parser.parse(b"10:05:03.5\t\"a \"\"b\"\" c\"\t::1\t/x").unwrap();
-        assert_eq!((raw.client, raw.target, raw.method), (&b"::1"[..], &b"/x"[..], &b""[..]));
-        assert_eq!((raw.time_ns, raw.resolution_ns), (1_431_857_103_500_000_000, 100_000_000));
-        assert_eq!(parser.size_meaning(), SizeMeaning::Absent);
-    }
-
-    #[test]
-    fn a_line_before_the_directives_is_rejected() {
-        assert_eq!(with(&[]).parse(b"2015-05-17 10:05:03 ::1 /").unwrap_err(), RejectReason::Time);
-        let parser = with(&["#Fields: date time c-ip cs-uri-stem"]);
-        assert_eq!(parser.parse(b"2015-05-17 10:05:03 ::1").unwrap_err(), RejectReason::Layout);
-        assert_eq!(parser.parse(b"2015-05-17 10:05:03 - /").unwrap_err(), RejectReason::Client);
-        assert_eq!(parser.parse(b"\"2015-05-17 10:05:03 - /").unwrap_err(), RejectReason::Layout);
-    }
-}

@@ -235,3 +235,166 @@ fn the_tree_of_the_real_log_answers_nearly_every_request_with_its_bytes() {
     assert_eq!((tree.requests, tree.requests_of_other_size), (9091, 20));
     assert!(tree.total_bytes() < 1 << 30);
 }
+
+mod content {
+    use workload::files::content::write;
+
+    fn made(path: &str, bytes: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(path, bytes, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn content_is_exact_repeatable_and_different_by_file() {
+        for bytes in [0, 1, 79, 80, 65_535, 65_536, 65_537, 200_000] {
+            assert_eq!(made("a.html", bytes).len() as u64, bytes);
+        }
+        assert_eq!(made("a.bin", 100_000), made("a.bin", 100_000));
+        assert_ne!(made("a.bin", 1000), made("b.bin", 1000));
+        assert_eq!(made("a.html", 70_000)[..100], made("a.html", 100)[..]);
+    }
+
+    #[test]
+    fn text_files_have_lines_and_other_files_have_random_bytes() {
+        let text = made("x/a.css", 100_000);
+        assert!(text.split(|byte| *byte == b'\n').all(|line| line.len() < 80));
+        assert!(text.iter().all(|byte| byte.is_ascii_alphanumeric() || b" .\n".contains(byte)));
+        let mut counts = [0u32; 256];
+        made("a.gif", 1 << 20).iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        assert!(counts.iter().all(|count| (3500..4700).contains(count)), "no byte is rare: it is not sparse");
+    }
+}
+
+mod manifest {
+    use workload::files::Tree;
+    use workload::files::manifest::{nginx_map, tsv};
+    use workload::files::{FileEntry, SizeOrigin};
+
+    #[test]
+    fn rows_are_complete_and_quoted() {
+        let entry = |target: &str, file: &str| FileEntry {
+            target: target.into(),
+            file: file.into(),
+            bytes: 7,
+            origin: SizeOrigin::Log,
+        };
+        let tree = Tree {
+            entries: vec![entry("/a", "a"), entry("/b/", "b/index.html"), entry("/\"x\\?", "mapped-urls/00/ff")],
+            ..Tree::default()
+        };
+        let manifest = String::from_utf8(tsv(&tree)).unwrap();
+        assert_eq!(manifest.lines().count(), 5);
+        assert!(manifest.ends_with("/\"x\\?\tmapped-urls/00/ff\t7\tlog\n"));
+        let map = String::from_utf8(nginx_map(&tree)).unwrap();
+        assert!(!map.contains("\"/a\""), "a plain target needs no row");
+        assert!(map.contains("\"/b/\" \"/b/index.html\";"));
+        assert!(map.contains(r#""/\"x\\?" "/mapped-urls/00/ff";"#), "{map}");
+    }
+}
+
+mod mapping {
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use workload::files::SizeOrigin;
+    use workload::files::mapping::{MAPPED, place, plain_path};
+
+    fn placed(targets: &[(&str, u64)]) -> Vec<(String, String)> {
+        let wanted = targets.iter().map(|(target, bytes)| (target.as_bytes().to_vec(), *bytes, SizeOrigin::Log));
+        place(wanted.collect())
+            .into_iter()
+            .map(|entry| (String::from_utf8(entry.target).unwrap(), entry.file))
+            .collect()
+    }
+
+    #[test]
+    fn plain_paths_are_where_a_server_looks_for_them() {
+        for (target, path) in [
+            ("/", "index.html"),
+            ("/a/b.html", "a/b.html"),
+            ("/a/", "a/index.html"),
+            ("/a%20b", "a b"),
+            ("/%C3%A4", "\u{e4}"),
+            ("/.well-known/x", ".well-known/x"),
+        ] {
+            assert_eq!(plain_path(target.as_bytes()).as_deref(), Some(path), "{target}");
+        }
+    }
+
+    #[test]
+    fn unsafe_and_ambiguous_targets_are_mapped() {
+        let long = format!("/{}", "x".repeat(201));
+        let deep = "/ab".repeat(400);
+        for target in [
+            "/../../etc/passwd",
+            "/a/../b",
+            "/%2e%2e/etc/passwd",
+            "/a//b",
+            "/./a",
+            "/a%00b",
+            "/a%2fb",
+            "/a\\b",
+            "/a%5cb",
+            "/x?y=1",
+            "/x#y",
+            "/%zz",
+            "/%4",
+            "/%ff",
+            "*",
+            "relative",
+            "/.htaccess",
+            "/mapped-urls/x",
+            "/a%0ab",
+            &long,
+            &deep,
+        ] {
+            assert_eq!(plain_path(target.as_bytes()), None, "{target}");
+        }
+        let files = placed(&[("/../../etc/passwd.TXT?x", 1)]);
+        assert!(files[0].1.starts_with("mapped-urls/") && files[0].1.ends_with(".txt"), "{files:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_also_a_directory_is_mapped_and_its_children_are_not() {
+        let files = placed(&[("/a", 1), ("/a/b", 2), ("/a/b/c", 3), ("/a/", 4)]);
+        let mapped: Vec<bool> = files.iter().map(|(_, file)| file.starts_with(MAPPED)).collect();
+        assert_eq!(mapped, [true, false, true, false], "{files:?}");
+    }
+
+    #[test]
+    fn targets_of_one_path_share_a_file_only_if_they_agree_on_its_size() {
+        let files = placed(&[("/a", 1), ("/%61", 1), ("/b", 1), ("/%62", 2)]);
+        assert_eq!(files[0].1, "a");
+        assert_eq!(files[2].1, "a");
+        assert_ne!(files[1].1, files[3].1);
+    }
+
+    proptest! {
+        #[test]
+        fn every_file_is_below_the_root_and_no_file_is_a_directory(
+            targets in proptest::collection::vec(
+                (r"(/(a|b|\.\.|\.|%2e|%2F|%00||index\.html|[ -~]{0,6})){0,4}[?/]?", 0u64..3),
+                0..40,
+            )
+        ) {
+            let sized = |(target, bytes): &(String, u64)| (target.as_bytes().to_vec(), *bytes, SizeOrigin::Log);
+            let wanted = targets.iter().map(sized).collect();
+            let entries = place(wanted);
+            let files: HashMap<&str, u64> = entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
+            for entry in &entries {
+                prop_assert!(!entry.file.starts_with('/') && !entry.file.ends_with('/'));
+                prop_assert!(entry.file.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255));
+                prop_assert!(!entry.file.contains('\0'));
+                prop_assert_eq!(files[entry.file.as_str()], entry.bytes, "two sizes for {}", &entry.file);
+                for (at, _) in entry.file.match_indices('/') {
+                    prop_assert!(!files.contains_key(&entry.file[..at]), "{} is also a file", &entry.file[..at]);
+                }
+            }
+        }
+
+        #[test]
+        fn no_target_panics(target in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = place(vec![(target, 1, SizeOrigin::Log)]);
+        }
+    }
+}

@@ -118,3 +118,65 @@ proptest! {
         }
     }
 }
+
+mod popularity {
+    use workload::mix::{ZipfFit, zipf};
+
+    #[test]
+    fn the_exponent_of_exact_counts_is_recovered() {
+        for exponent in [0.0, 0.7, 1.0, 1.4] {
+            let counts = zipf(500, exponent).iter().map(|p| (p * 1e9) as u64).collect();
+            let fit = ZipfFit::fit(counts).unwrap();
+            assert!((fit.exponent.value - exponent).abs() < 1e-3, "{exponent}: {fit:?}");
+        }
+        assert_eq!(ZipfFit::fit(vec![5]), None);
+    }
+}
+
+mod hybrid {
+    use proptest::prelude::*;
+    use workload::mix::{HybridSizes, dealt};
+
+    #[test]
+    fn first_ranks_cover_the_sizes_evenly() {
+        let order = dealt(1000);
+        let mut seen = order.clone();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+        assert!(order[0].abs_diff(500) <= 1, "the most popular document has the median size");
+        let mean_of_ten = order[..10].iter().sum::<usize>() as f64 / 10.0;
+        assert!((mean_of_ten - 500.0).abs() < 100.0, "{mean_of_ten}");
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_invert_the_distribution(
+            mu in 5.0f64..12.0, sigma in 0.3f64..2.5, shift in 0.0f64..2.0,
+            alpha in 0.6f64..3.0, tail in 0.01f64..0.4, ratio in 0.001f64..0.999,
+        ) {
+            let sizes = HybridSizes {
+                body_mu: mu, body_sigma: sigma,
+                tail_from_bytes: (mu + shift * sigma).exp(), tail_alpha: alpha, tail_ratio: tail,
+            };
+            let bytes = sizes.quantile(ratio);
+            prop_assume!(bytes > 1.0);
+            prop_assert!((sizes.cdf(bytes) - ratio).abs() < 1e-6, "{bytes}: {} instead of {ratio}", sizes.cdf(bytes));
+        }
+    }
+}
+
+mod classes {
+    use workload::mix::MixClasses;
+
+    #[test]
+    fn a_boundary_belongs_to_the_smaller_class() {
+        let classes = MixClasses::default();
+        assert_eq!([0, 65_536, 65_537, 1 << 20, (1 << 20) + 1].map(|bytes| classes.class_of(bytes)), [0, 0, 1, 1, 2]);
+        let labels: Vec<String> = classes.named().into_iter().map(|class| class.label).collect();
+        assert_eq!(labels, ["to 64.0 KiB", "64.0 KiB to 1.00 MiB", "over 1.00 MiB"]);
+        assert_eq!(MixClasses::parse("64KiB,1MiB").unwrap(), classes);
+        assert!(MixClasses::parse("1MiB,64KiB").is_err());
+        assert!(MixClasses::parse("big").is_err());
+        assert_eq!(MixClasses::new(vec![]).unwrap().named()[0].label, "all sizes");
+    }
+}

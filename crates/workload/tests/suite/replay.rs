@@ -279,3 +279,250 @@ fn requests_before_a_damaged_end_are_returned() {
     assert!(message.starts_with("cut.gz: the gzip data is damaged or cut off after line "), "{message}");
     assert!(before.len() > 1000 && before.iter().all(Result::is_ok));
 }
+
+mod order {
+    use super::request;
+    use proptest::prelude::*;
+    use record::workload::ReplayResult;
+    use std::io::Cursor;
+    use workload::replay::order::{HeldRequest, SortingWindow};
+    use workload::replay::{Plan, PlannedRequest, ReplayOptions};
+    use workload::trace::{LogFormat, TraceReader};
+
+    /// A planned `GET /`.
+    fn any_request() -> PlannedRequest {
+        let log = "h - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n";
+        let reader = TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &LogFormat::Common);
+        Plan::new(reader.unwrap(), ReplayOptions::default()).find_map(request).unwrap()
+    }
+
+    fn sort(times: &[i64], width_ns: u64, limit: usize) -> (Vec<(i64, u64)>, SortingWindow) {
+        let mut window = SortingWindow::new(width_ns, limit);
+        let (any, mut out) = (any_request(), Vec::new());
+        for (line, time) in (0..).zip(times) {
+            let time_ns = window.advance(*time, line);
+            let mut request = any.clone();
+            request.line = line;
+            window.hold(HeldRequest { time_ns, resolution_ns: 1_000_000_000, request });
+            while let Some(next) = window.release() {
+                out.push((next.time_ns, next.request.line));
+            }
+        }
+        while let Some(next) = window.drain() {
+            out.push((next.time_ns, next.request.line));
+        }
+        (out, window)
+    }
+
+    #[test]
+    fn without_a_window_the_order_of_the_log_is_kept() {
+        let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
+        assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
+        // The longest step is from 5 to 9.
+        let counts =
+            ReplayResult { clamped: 2, went_back: 2, back_max_ns: 8, gap_max_ns: 4, gap_line: 2, ..Default::default() };
+        assert_eq!(window.disorder, counts);
+    }
+
+    proptest! {
+        #[test]
+        fn a_wide_window_sorts_stably(times in proptest::collection::vec(0i64..100, 0..200)) {
+            let mut expected: Vec<(i64, u64)> = times.iter().zip(0..).map(|(time, line)| (*time, line)).collect();
+            expected.sort();
+            let (out, window) = sort(&times, 100, 1000);
+            prop_assert_eq!(out, expected);
+            prop_assert_eq!(window.disorder.clamped, 0);
+        }
+
+        #[test]
+        fn any_window_keeps_all_requests_and_never_goes_back_in_time(
+            times in proptest::collection::vec(0i64..100, 0..200), width in 0u64..120, limit in 1usize..50
+        ) {
+            let (out, _) = sort(&times, width, limit);
+            prop_assert!(out.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            let mut lines: Vec<u64> = out.iter().map(|(_, line)| *line).collect();
+            lines.sort_unstable();
+            prop_assert_eq!(lines, (0..times.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}
+
+mod spread {
+    use workload::replay::spread::GroupSpread;
+
+    #[test]
+    fn offsets_are_sorted_and_uniform() {
+        let mut spread = GroupSpread::new(3, 0);
+        let (n, bins) = (20_000, 20);
+        let mut counts = vec![0u32; bins];
+        spread.begin(n);
+        let mut last = 0;
+        for _ in 0..n {
+            let offset = spread.next_ns(1_000_000_000);
+            assert!(offset >= last && offset < 1_000_000_000);
+            last = offset;
+            counts[offset as usize / (1_000_000_000 / bins)] += 1;
+        }
+        let expected = n as f64 / bins as f64;
+        let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
+        // 99.9th percentile of chi-square with 19 degrees of freedom.
+        assert!(chi_square < 43.8, "{chi_square}");
+    }
+}
+
+mod connections {
+    use proptest::prelude::*;
+    use workload::replay::ConnectionGrouping;
+    use workload::replay::connections::Connections;
+
+    /// Runs (time, client) pairs. Returns the connection of each, and the connections that were closed before each.
+    fn run(requests: &[(i64, u64)], grouping: ConnectionGrouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
+        let mut connections = Connections::new(grouping, limit);
+        let (mut of, mut closed) = (Vec::new(), Vec::new());
+        for (now, client) in requests {
+            while let Some(ended) = connections.expire(*now) {
+                closed.push((ended.connection, ended.due_ns));
+            }
+            closed.extend(connections.make_room(*client).map(|ended| (ended.connection, ended.due_ns)));
+            of.push(connections.join(*client, *now));
+        }
+        while let Some(ended) = connections.end() {
+            closed.push((ended.connection, ended.due_ns));
+        }
+        (of, closed)
+    }
+
+    #[test]
+    fn the_longest_idle_connection_makes_room() {
+        let gap = ConnectionGrouping::IdleGap { limit_ns: 100 };
+        let (of, closed) = run(&[(0, 1), (1, 2), (2, 1), (3, 3), (4, 1), (5, 2)], gap, 2);
+        assert_eq!(of, [0, 1, 0, 2, 0, 3]);
+        assert_eq!(closed[..2], [(1, 101), (2, 103)]);
+    }
+
+    proptest! {
+        #[test]
+        fn grouping_equals_a_naive_count(
+            gaps in proptest::collection::vec((0i64..12, 0u64..6), 0..200), limit_ns in 0u64..20
+        ) {
+            let mut now = 0;
+            let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
+            let (of, closed) = run(&requests, ConnectionGrouping::IdleGap { limit_ns }, 1000);
+            // A naive model, which remembers every client forever.
+            let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
+            let mut next = 0;
+            for ((now, client), connection) in requests.iter().zip(&of) {
+                let expected = match known.get_mut(client) {
+                    Some((connection, base)) if now - *base <= limit_ns as i64 => {
+                        *base = *now;
+                        *connection
+                    }
+                    _ => {
+                        known.insert(*client, (next, *now));
+                        next += 1;
+                        next - 1
+                    }
+                };
+                prop_assert_eq!(*connection, expected);
+            }
+            // Every connection is closed once, in the order of time.
+            let mut numbers: Vec<u64> = closed.iter().map(|(connection, _)| *connection).collect();
+            numbers.sort_unstable();
+            prop_assert_eq!(numbers, (0..next).collect::<Vec<_>>());
+            prop_assert!(closed.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+        }
+    }
+}
+
+mod shape {
+    use workload::replay::{LogShape, Plan, PlanStep, ReplayOptions, ReplayPace};
+    use workload::trace::{LogFormat, TraceReader};
+
+    fn text(seconds: impl IntoIterator<Item = u32>) -> String {
+        let line = |second: u32| {
+            let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+            let time = format!("01/May/2015:{hour:02}:{minute:02}:{second:02} +0000");
+            format!("10.0.0.1 - - [{time}] \"GET /a HTTP/1.1\" 200 5\n")
+        };
+        seconds.into_iter().map(line).collect()
+    }
+
+    fn reader(text: &str) -> TraceReader {
+        let source = Box::new(std::io::Cursor::new(text.to_string()));
+        TraceReader::from_reader("test".into(), source, &LogFormat::Auto).unwrap()
+    }
+
+    fn shape(seconds: impl IntoIterator<Item = u32>) -> LogShape {
+        LogShape::read(reader(&text(seconds)), u64::MAX).unwrap()
+    }
+
+    /// Requests that a replay sends between two times, if it restarts the log at its end as a sweep does.
+    fn sent(shape: &LogShape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
+        let (mut begin_ns, mut sent) = (0, 0);
+        while begin_ns < to_ns {
+            let pace = ReplayPace::Original { speed };
+            let options = ReplayOptions { pace, seed: begin_ns, ..ReplayOptions::default() };
+            let mut last_ns = begin_ns;
+            for step in Plan::new(reader(text), options) {
+                if let PlanStep::Request(request) = step.unwrap() {
+                    last_ns = begin_ns + request.intended_ns;
+                    sent += u64::from((from_ns..to_ns).contains(&last_ns));
+                }
+            }
+            begin_ns += (shape.round_ns() as f64 / speed) as u64;
+            assert!(begin_ns >= last_ns, "a round begins before the one before it ends");
+        }
+        sent as f64
+    }
+
+    #[test]
+    fn the_window_has_the_requested_rate_in_a_log_of_whole_seconds() {
+        let second_long = |requests: u32| text((0..requests).map(|n| n / 1000));
+        let busy_end = text((0..100).map(|n| n * 10).chain((0..9000).map(|n| 1000 + n / 90)));
+        // Lines in the order in which Apache writes them: the first requests began later than some of the next.
+        let late = text((0..2000).map(|n| if n % 10 == 9 { n / 20 } else { 50 + n / 20 }));
+        for (text, rate, warmup_s, length_s) in [
+            (second_long(10_000), 500.0, 0.0, 1.0),
+            (second_long(10_000), 5000.0, 1.0, 1.0),
+            (text((0..25_000).map(|n| n / 5000)), 2000.0, 0.0, 2.5),
+            (second_long(1000), 100.0, 0.5, 20.0),
+            (busy_end.clone(), 400.0, 0.5, 1.0),
+            (busy_end, 4000.0, 2.0, 1.0),
+            (late, 1000.0, 0.2, 1.0),
+        ] {
+            let shape = LogShape::read(reader(&text), u64::MAX).unwrap();
+            let (warmup_ns, length_ns) = ((warmup_s * 1e9) as u64, (length_s * 1e9) as u64);
+            let speed = shape.speed_for(rate, warmup_ns, length_ns);
+            let (sent, asked) = (sent(&shape, &text, speed, warmup_ns, warmup_ns + length_ns), rate * length_s);
+            assert!((sent - asked).abs() < 5.0 * asked.sqrt(), "{sent} of {asked} at {rate}/s, {speed} times as fast");
+        }
+    }
+
+    #[test]
+    fn a_log_of_one_instant_has_a_rate() {
+        let shape = shape([5; 10]);
+        assert!((shape.speed_for(20.0, 0, 1_000_000_000) - 2.0).abs() < 0.5);
+        assert!(shape.speed_for(1e-3, 0, 1).is_finite());
+    }
+
+    #[test]
+    fn an_even_log_has_one_rate() {
+        let shape = shape(0..1000);
+        assert_eq!(shape.requests, 1000);
+        assert_eq!(shape.answered_target.as_deref(), Some("/a"));
+        assert!((shape.mean_rate_per_sec() - 1.0).abs() < 1e-9);
+        for (rate, length_s) in [(10.0, 5), (250.0, 2), (1.0, 4000)] {
+            let speed = shape.speed_for(rate, 0, length_s * 1_000_000_000);
+            assert!((speed / rate - 1.0).abs() < 0.03, "{rate}: {speed}");
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_outlined_in_bounded_memory() {
+        let shape = shape((0..80_000).chain((0..80_000).map(|_| 80_000)));
+        // One time in four of 160,000 requests.
+        assert_eq!(shape.kept_times(), 40_000);
+        let speed = shape.speed_for(40_000.0, 0, 1_000_000_000);
+        assert!((speed / 40_000.0 - 1.0).abs() < 0.01, "{speed}");
+    }
+}
