@@ -269,7 +269,8 @@ pub(crate) fn port_rules(plan: &LoadPlan) -> PortRules {
     }
 }
 
-pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) -> Vec<Option<IpAddr>> {
+/// The source addresses of the connections to a target; `None` leaves the choice to the kernel.
+pub fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) -> Vec<Option<IpAddr>> {
     if !plan.source_addresses.is_empty() {
         return plan.source_addresses.iter().copied().map(Some).collect();
     }
@@ -283,22 +284,4 @@ pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) ->
         sources.extend(others.take(wanted.min(200) as usize).map(|other| Some(IpAddr::V4(other))));
     }
     sources
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_loopback_connections_get_more_source_addresses() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 2], 80).into());
-        plan.connections = 60_000;
-        let rules = PortRules { low: 32768, high: 60999, can_scan: true, time_wait_ns: 0, threads: 1 };
-        let found = sources(&plan, plan.addresses[0], &rules);
-        assert_eq!(found.len(), 11);
-        assert_eq!(found[0], None);
-        assert!(!found.contains(&Some([127, 0, 0, 2].into())), "the kernel's choice for that target already");
-        plan.addresses = vec!["[::1]:80".parse().unwrap()];
-        assert_eq!(sources(&plan, plan.addresses[0], &rules), [None]);
-    }
 }

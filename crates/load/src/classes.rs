@@ -1,6 +1,6 @@
 //! Results by class of request. A request in flight when the window begins counts when it ends.
 
-use crate::tally::WindowRelation;
+pub use crate::tally::WindowRelation;
 use record::workload::{ClassResult, DocumentKind, Grouping};
 use record::{Latency, LoadPlan};
 use serde::{Deserialize, Serialize};
@@ -30,14 +30,16 @@ struct ClassRequest {
     body_bytes: u64,
 }
 
+/// Counts the requests of a thread by class.
 #[derive(Debug, Clone)]
-pub(crate) struct Classes {
+pub struct Classes {
     classes: Vec<ClassCounts>,
     under_way: Vec<ClassRequest>,
 }
 
 impl Classes {
-    pub(crate) fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
+    /// `None` for a plan without classes and without a log.
+    pub fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
         let workload = &plan.workload;
         if workload.classes.is_empty() && workload.trace.is_none() {
             return None;
@@ -51,19 +53,21 @@ impl Classes {
         &mut self.classes[class]
     }
 
+    /// Counts a request of the connection in `slot`.
     #[inline]
-    pub(crate) fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
+    pub fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
         self.under_way[slot] = ClassRequest { class, body_bytes: 0 };
         self.class_of(slot).requests += u64::from(is_counted);
     }
 
+    /// Takes bytes of a body.
     #[inline]
-    pub(crate) fn received(&mut self, slot: usize, body_bytes: usize) {
+    pub fn received(&mut self, slot: usize, body_bytes: usize) {
         self.under_way[slot].body_bytes += body_bytes as u64;
     }
 
     /// Counts a complete response; returns the bytes of its body.
-    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: WindowRelation) -> u64 {
+    pub fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: WindowRelation) -> u64 {
         let body_bytes = self.under_way[slot].body_bytes;
         if let Some(class) = self.ended(slot, belongs) {
             class.ok += u64::from(is_ok);
@@ -82,7 +86,8 @@ impl Classes {
         }
     }
 
-    pub(crate) fn unfinished(&mut self, slot: usize, belongs: WindowRelation) {
+    /// Counts a request that is in flight at the end.
+    pub fn unfinished(&mut self, slot: usize, belongs: WindowRelation) {
         if let Some(class) = self.ended(slot, belongs) {
             class.unfinished += 1;
         }
@@ -94,7 +99,8 @@ impl Classes {
         belongs.is_counted().then_some(class)
     }
 
-    pub(crate) fn into_counts(self) -> Vec<ClassCounts> {
+    /// The counts of each class.
+    pub fn into_counts(self) -> Vec<ClassCounts> {
         self.classes
     }
 }
@@ -106,7 +112,8 @@ pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
     }
 }
 
-pub(crate) fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResult> {
+/// Results of each class, and of static and dynamic documents if the plan has both.
+pub fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResult> {
     let workload = &plan.workload;
     let asked: Vec<f64> = (0..workload.classes.len())
         .map(|class| {
@@ -147,41 +154,5 @@ fn result(grouping: Grouping, label: &str, asked_ratio: Option<f64>, tally: &Cla
         unfinished: tally.unfinished,
         body_bytes: tally.body_bytes,
         ..ClassResult::new(grouping, label, &tally.response)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::scenario::RequestTarget;
-    use record::workload::RequestClass;
-
-    #[test]
-    fn kinds_are_the_sums_of_their_classes() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        plan.targets = ["/a", "/b", "/c"].map(|path| RequestTarget { path: path.into() }).into();
-        let class = |label: &str, kind| RequestClass { label: label.into(), kind, largest_bytes: None };
-        plan.workload.classes = vec![
-            class("small", DocumentKind::Static),
-            class("large", DocumentKind::Static),
-            class("dynamic", DocumentKind::Dynamic),
-        ];
-        plan.workload.weights = vec![3.0, 1.0, 4.0];
-        plan.workload.class_of = vec![0, 1, 2];
-        let mut classes = Classes::new(&plan, 3).unwrap();
-        for slot in 0..3 {
-            classes.sent(slot, slot as u8, true);
-            classes.received(slot, 10);
-            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), WindowRelation::Sent);
-        }
-        classes.sent(0, 0, false);
-        classes.unfinished(0, WindowRelation::CarriedIn);
-        let results = results(&plan, &classes.into_counts());
-        let labels: Vec<&str> = results.iter().map(|class| class.label.as_str()).collect();
-        assert_eq!(labels, ["small", "large", "dynamic", "static", "dynamic"]);
-        assert_eq!((results[3].requests, results[3].ok, results[3].unfinished, results[3].body_bytes), (3, 2, 1, 20));
-        assert_eq!(results[3].asked_ratio, Some(0.5));
-        assert_eq!((results[4].requests, results[4].failed), (1, 1));
-        assert_eq!(results[0].asked_ratio, Some(0.375));
     }
 }

@@ -33,7 +33,8 @@ const SAMPLES_FOR_P50: u64 = 20;
 /// With this many samples, ten lie above p99.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
-pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
+/// The doubts about a result, the most severe causes first.
+pub fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     if result.interrupted {
         let (seconds, planned) = (result.window_s(), plan.duration_ns as f64 / 1e9);
@@ -399,6 +400,3 @@ fn server_errors(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         },
     ))
 }
-
-#[cfg(test)]
-mod tests;

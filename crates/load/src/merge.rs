@@ -33,7 +33,8 @@ impl LoadResult {
 
 impl EngineCost {
     /// Adds the cost of another machine's engine. `weights`: the connections that each engine opened.
-    fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
+    /// Adds another machine's cost. `weights`: the connections of both.
+    pub fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.polling_ns = self.polling_ns.saturating_add(other.polling_ns);
         self.busiest_thread_ratio = self.busiest_thread_ratio.max(other.busiest_thread_ratio);
@@ -107,34 +108,4 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, SeriesRow)> {
         let (_median, _tail, lag, connections) = (number()?, number()?, number()?, number()?);
         Some((time, SeriesRow { completed, failed, received, lag, connections }))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_the_same_time_are_added_and_invalid_rows_are_skipped() {
-        let left = format!("{HEADER}0.1,10,1,1000,5.0,9.0,3.5,4\n0.2,20,0,2000,5.0,9.0,1.0,4\n");
-        let right = format!("{HEADER}0.1,5,0,500,7.0,8.0,9.5,3\nno,row\n");
-        let sum = format!("{HEADER}0.1,15,1,1500,,,9.5,7\n0.2,20,0,2000,,,1.0,4\n");
-        let of = |texts: &[&str]| {
-            let mut series = SeriesSum::default();
-            texts.iter().for_each(|text| series.add(text));
-            series.csv()
-        };
-        assert_eq!(of(&[&left, &right]), sum);
-        assert_eq!(of(&[&right, &left]), sum);
-        assert_eq!(of(&[]), HEADER);
-    }
-
-    #[test]
-    fn memory_per_connection_is_weighted_by_the_number_of_connections() {
-        let cost = |bytes| EngineCost { memory_bytes_per_connection: bytes, ..EngineCost::default() };
-        let mut all = cost(100.0);
-        all.merge(&cost(400.0), (2, 1));
-        assert_eq!(all.memory_bytes_per_connection, 200.0);
-        all.merge(&cost(0.0), (0, 0));
-        assert_eq!(all.memory_bytes_per_connection, 200.0);
-    }
 }

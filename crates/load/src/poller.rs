@@ -7,13 +7,14 @@ use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Events of an established connection: readable, and peer's half closed, edge-triggered. Without "writable", because
 /// each acknowledgement would then be an event.
-pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+pub const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 /// [`READABLE`] and writable, for a connect in progress or a partly sent request.
 pub(crate) const WRITABLE_TOO: u32 = READABLE | libc::EPOLLOUT as u32;
 
 const BATCH: usize = 512;
 
-pub(crate) struct Poller {
+/// An epoll instance with room for the events of a wait.
+pub struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     has_pwait2: bool,
@@ -26,12 +27,14 @@ const _: () = assert!(size_of::<epoll::Event>() == size_of::<libc::epoll_event>(
 unsafe impl Send for Poller {}
 
 impl Poller {
-    pub(crate) fn new() -> Result<Self, Errno> {
+    /// Opens the epoll instance.
+    pub fn new() -> Result<Self, Errno> {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         Ok(Poller { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: vec![none; BATCH], has_pwait2: true })
     }
 
-    pub(crate) fn add(&self, fd: i32, interest: u32, data: u64) -> Result<(), Errno> {
+    /// Adds a file descriptor; `data` comes back with its events.
+    pub fn add(&self, fd: i32, interest: u32, data: u64) -> Result<(), Errno> {
         let flags = epoll::EventFlags::from_bits_retain(interest);
         // SAFETY: the caller owns the descriptor and keeps it open during the call.
         epoll::add(&self.epoll, unsafe { BorrowedFd::borrow_raw(fd) }, epoll::EventData::new_u64(data), flags)
@@ -45,7 +48,7 @@ impl Poller {
 
     /// Waits for at most `timeout_ns` (0: polls once). Returns the number of events for [`Poller::event`].
     #[inline]
-    pub(crate) fn wait(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
+    pub fn wait(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
         const SECOND: u64 = 1_000_000_000;
         if !self.has_pwait2 {
             return self.wait_ms(timeout_ns.div_ceil(1_000_000));
@@ -75,53 +78,19 @@ impl Poller {
         }
     }
 
+    /// Whether timeouts are in nanoseconds, not in milliseconds.
+    pub fn is_exact(&self) -> bool {
+        self.has_pwait2
+    }
+
     pub(crate) fn is_full(&self, count: usize) -> bool {
         count == self.events.len()
     }
 
+    /// Conditions and data of an event of the last wait.
     #[inline]
-    pub(crate) fn event(&self, index: usize) -> (u32, u64) {
+    pub fn event(&self, index: usize) -> (u32, u64) {
         let epoll::Event { flags, data } = self.events[index];
         (flags.bits(), data.u64())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Makes this thread's calls of `epoll_pwait2` fail, as in a sandbox.
-    fn refuse_pwait2() {
-        let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-        let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-        let mut program = [
-            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_epoll_pwait2 as u32),
-            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, refused),
-            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ];
-        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: the program lives through the call, which copies it.
-        let result = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
-        };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    }
-
-    #[test]
-    fn a_sandbox_without_epoll_pwait2_gets_milliseconds() {
-        let waiting = std::thread::spawn(|| {
-            refuse_pwait2();
-            let mut poller = Poller::new().unwrap();
-            let (mine, other) = std::os::unix::net::UnixStream::pair().unwrap();
-            poller.add(mine.as_raw_fd(), READABLE, 7).unwrap();
-            assert_eq!(poller.wait(1_500_000), Ok(0));
-            std::io::Write::write_all(&mut &other, b"x").unwrap();
-            assert_eq!(poller.wait(1_500_000), Ok(1));
-            assert_eq!(poller.event(0).1, 7);
-            assert!(!poller.has_pwait2);
-        });
-        waiting.join().unwrap();
     }
 }

@@ -12,12 +12,16 @@
 
 use std::collections::VecDeque;
 
+/// The local end of a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PortLease {
+    /// Index of the source address.
     pub source: u16,
+    /// How the port is chosen.
     pub port: PortChoice,
 }
 
+/// Who chooses a port.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum PortChoice {
     /// The kernel chooses.
@@ -25,17 +29,22 @@ pub enum PortChoice {
     Kernel,
     /// The kernel chooses, scanning the range one by one.
     Scan,
+    /// This program chooses.
     Explicit(u16),
 }
 
+/// Ports of a source address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRules {
+    /// First port of the range.
     pub low: u16,
+    /// Last port of the range.
     pub high: u16,
     /// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
     pub can_scan: bool,
     /// Time for which a port that the client closed first stays unusable.
     pub time_wait_ns: u64,
+    /// Threads that share the ports.
     pub threads: u64,
 }
 
@@ -113,10 +122,11 @@ impl PortAllocator {
         }
     }
 
-    pub fn capacity(rules: &PortRules, sources: usize) -> u64 {
+    pub(crate) fn capacity(rules: &PortRules, sources: usize) -> u64 {
         rules.range() * sources.max(1) as u64
     }
 
+    /// Source addresses with which so many connections stay below the slow half of the range.
     pub fn sources_wanted(rules: &PortRules, connections: u64) -> u64 {
         connections.div_ceil(rules.easy()).max(1)
     }
@@ -184,115 +194,6 @@ impl PortAllocator {
                 // Steps are in order of time: a step that would end before the last one ends with the last one.
                 Some(last) if free_ns <= last.free_ns => last.count += 1,
                 _ => source.closing.push_back(ClosingPorts { free_ns: free_ns + step_ns, count: 1 }),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn rules(can_scan: bool) -> PortRules {
-        PortRules { low: 32768, high: 60999, can_scan, time_wait_ns: 60 * SECOND, threads: 1 }
-    }
-
-    #[test]
-    fn sixty_thousand_connections_never_reach_the_slow_half() {
-        let sources = PortAllocator::sources_wanted(&rules(true), 60_000) as usize;
-        assert_eq!(sources, 5);
-        let mut ports = PortAllocator::new(rules(true), sources);
-        let mut per_source = vec![0u64; sources];
-        for _ in 0..60_000 {
-            let lease = ports.lease(0).unwrap();
-            assert_eq!(lease.port, PortChoice::Kernel);
-            per_source[usize::from(lease.source)] += 1;
-        }
-        assert!(per_source.iter().all(|count| *count <= 14_000), "{per_source:?}");
-    }
-
-    #[test]
-    fn a_single_source_uses_more_than_half_of_the_range_by_scanning() {
-        let mut ports = PortAllocator::new(rules(true), 1);
-        let leases: Vec<PortLease> = std::iter::from_fn(|| ports.lease(0)).collect();
-        assert_eq!(leases.len(), 28_232);
-        assert!(leases[..13_000].iter().all(|lease| lease.port == PortChoice::Kernel));
-        assert!(leases[14_116..].iter().all(|lease| lease.port == PortChoice::Scan));
-    }
-
-    #[test]
-    fn threads_never_pick_the_same_explicit_port() {
-        let shared = PortRules { threads: 2, ..rules(false) };
-        let explicit = |thread| -> std::collections::HashSet<u16> {
-            let mut ports = PortAllocator::for_thread(shared, 1, thread);
-            std::iter::from_fn(|| ports.lease(0))
-                .filter_map(|lease| if let PortChoice::Explicit(port) = lease.port { Some(port) } else { None })
-                .collect()
-        };
-        assert!(explicit(0).len() > 7_000);
-        assert!(explicit(0).is_disjoint(&explicit(1)));
-    }
-
-    #[test]
-    fn a_source_without_ports_is_skipped_for_a_while() {
-        let mut ports = PortAllocator::new(rules(true), 2);
-        let lease = ports.lease(0).unwrap();
-        ports.exhausted(lease, 0);
-        for _ in 0..100 {
-            assert_eq!(ports.lease(SECOND).unwrap().source, 1 - lease.source);
-        }
-        let mut alone = PortAllocator::new(rules(true), 1);
-        let lease = alone.lease(0).unwrap();
-        alone.exhausted(lease, 0);
-        assert_eq!(alone.lease(SECOND), None);
-        assert!(alone.lease(61 * SECOND).is_some());
-    }
-
-    #[test]
-    fn a_port_in_time_wait_is_not_reused_before_it_ends() {
-        let tiny = PortRules { low: 1, high: 4, ..rules(true) };
-        let mut ports = PortAllocator::new(tiny, 1);
-        for _ in 0..4 {
-            let lease = ports.lease(0).unwrap();
-            ports.release(lease, true, 0);
-        }
-        assert_eq!(ports.lease(59 * SECOND), None);
-        assert!(ports.lease(80 * SECOND).is_some());
-        let mut ports = PortAllocator::new(tiny, 1);
-        for _ in 0..100 {
-            let lease = ports.lease(0).unwrap();
-            ports.release(lease, false, 0);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn leases_never_exceed_the_range_in_any_order(
-            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..SECOND), 1..400),
-            can_scan: bool,
-            sources in 1usize..4,
-        ) {
-            let rules = PortRules { low: 10, high: 19, can_scan, time_wait_ns: 2 * SECOND, threads: 1 };
-            let mut ports = PortAllocator::new(rules, sources);
-            let (mut held, mut now) = (Vec::new(), 0);
-            for (take, first, pause) in steps {
-                now += pause;
-                if take {
-                    if let Some(lease) = ports.lease(now) { held.push(lease); }
-                } else if let Some(lease) = held.pop() {
-                    if first && pause % 7 == 0 { ports.exhausted(lease, now) } else { ports.release(lease, first, now) }
-                }
-                for source in 0..sources {
-                    prop_assert!(held.iter().filter(|lease| usize::from(lease.source) == source).count() <= 10);
-                }
-                let is_explicit = |lease: &&PortLease| matches!(lease.port, PortChoice::Explicit(_));
-                let explicit: Vec<_> = held.iter().filter(is_explicit).collect();
-                for (at, lease) in explicit.iter().enumerate() {
-                    prop_assert!(!explicit[..at].contains(lease));
-                }
             }
         }
     }

@@ -4,14 +4,16 @@
 use std::num::NonZeroU64;
 
 /// An attempt hangs if it takes longer than this and twice the shortest handshake. A dropped SYN adds a second.
-const HANGS_AFTER_NS: u64 = 200_000_000;
-const TICK_NS: u64 = 1_000_000;
+pub const HANGS_AFTER_NS: u64 = 200_000_000;
+/// Time between two bursts.
+pub const TICK_NS: u64 = 1_000_000;
 const GENTLE: u64 = 16;
 const MOST_PER_TICK: u64 = 64;
 const MOST_UNDER_WAY: u64 = 1024;
 
+/// Decides how many connection attempts may begin.
 #[derive(Debug)]
-pub(crate) struct ConnectRamp {
+pub struct ConnectRamp {
     burst: u64,
     under_way: u64,
     next_tick_ns: u64,
@@ -23,7 +25,8 @@ pub(crate) struct ConnectRamp {
 }
 
 impl ConnectRamp {
-    pub(crate) fn new(rate_per_sec: f64) -> Self {
+    /// A ramp of a fixed rate, or an adaptive one if the rate is 0.
+    pub fn new(rate_per_sec: f64) -> Self {
         let gap_ns =
             (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
         ConnectRamp {
@@ -37,7 +40,8 @@ impl ConnectRamp {
         }
     }
 
-    pub(crate) fn succeeded(&mut self, after_ns: u64) {
+    /// Takes the length of a handshake.
+    pub fn succeeded(&mut self, after_ns: u64) {
         self.shortest_ns = Some(self.shortest_ns.map_or(after_ns, |shortest| shortest.min(after_ns)));
     }
 
@@ -45,12 +49,13 @@ impl ConnectRamp {
         self.shortest_ns.unwrap_or(0)
     }
 
-    pub(crate) fn hangs(&self, age_ns: u64) -> bool {
+    /// Whether an attempt of this age hangs.
+    pub fn hangs(&self, age_ns: u64) -> bool {
         age_ns > HANGS_AFTER_NS.max(self.shortest_ns() * 2)
     }
 
     /// Number of attempts that may begin now, while `under_way` are in progress. The caller must begin them all.
-    pub(crate) fn allowance(&mut self, now_ns: u64, under_way: u64) -> u64 {
+    pub fn allowance(&mut self, now_ns: u64, under_way: u64) -> u64 {
         if now_ns < self.next_tick_ns {
             return 0;
         }
@@ -79,7 +84,7 @@ impl ConnectRamp {
     }
 
     /// Slows down because an attempt hangs or failed, at most once per `HANGS_AFTER_NS`.
-    pub(crate) fn fall_back(&mut self, now_ns: u64) {
+    pub fn fall_back(&mut self, now_ns: u64) {
         if now_ns < self.last_fall_ns + HANGS_AFTER_NS && self.last_fall_ns != 0 {
             return;
         }
@@ -88,47 +93,5 @@ impl ConnectRamp {
         self.burst = (self.burst / 4).max(1);
         self.under_way = (self.under_way / 2).max(4);
         self.next_tick_ns = now_ns + 10 * TICK_NS;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ramp_accelerates_while_attempts_succeed() {
-        let mut ramp = ConnectRamp::new(0.0);
-        let begun: u64 = (0..1000).map(|tick| ramp.allowance(tick * TICK_NS, 0)).sum();
-        assert!(begun > 50_000, "{begun}");
-    }
-
-    #[test]
-    fn a_hanging_attempt_slows_the_ramp_down() {
-        let mut ramp = ConnectRamp::new(0.0);
-        for tick in 0..100 {
-            ramp.allowance(tick * TICK_NS, 0);
-        }
-        for fall in 1..10u64 {
-            ramp.fall_back(fall * HANGS_AFTER_NS + TICK_NS);
-        }
-        let now = 20 * HANGS_AFTER_NS;
-        assert_eq!(ramp.allowance(now, 0), 1);
-        assert_eq!(ramp.allowance(now + TICK_NS, 4), 0, "as many hang as may be in flight");
-    }
-
-    #[test]
-    fn a_handshake_over_a_long_path_does_not_hang() {
-        let mut ramp = ConnectRamp::new(0.0);
-        assert!(ramp.hangs(600_000_000) && !ramp.hangs(100_000_000));
-        ramp.succeeded(600_000_000);
-        ramp.succeeded(610_000_000);
-        assert!(!ramp.hangs(1_100_000_000) && ramp.hangs(1_600_000_000));
-    }
-
-    #[test]
-    fn a_requested_rate_is_kept() {
-        let mut ramp = ConnectRamp::new(100.0);
-        let begun: u64 = (1..=10_000).map(|step| ramp.allowance(step * 100_000, 0)).sum();
-        assert!((99..=101).contains(&begun), "{begun} in a second");
     }
 }

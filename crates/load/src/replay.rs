@@ -1,21 +1,25 @@
+//! Replays of logs: the read-ahead, and the comparison of answers.
+
 mod doubts;
 mod feed;
 
 pub(crate) use doubts::dominant_client_ratio;
 pub use doubts::doubts;
-pub(crate) use feed::{Feed, FeedStep, Next, feeder};
+pub use feed::{BATCHES, Feed, FeedStep, Feeder, Next, STEPS, TEXT_BYTES, feeder};
 
 use record::workload::ReplayResult;
 
+/// A request of a log that waits to be sent.
 #[derive(Debug)]
-pub(crate) struct PendingRequest {
+pub struct PendingRequest {
     pub(crate) client: u64,
     pub(crate) session: u64,
     /// Time since the first request; the engine thread converts it to an instant.
     pub(crate) intended_ns: u64,
     /// When the engine thread took it from the feed. Waiting after this time is not the generator's lateness.
     pub(crate) taken_ns: u64,
-    pub(crate) bytes: Box<[u8]>,
+    /// The request as it is sent.
+    pub bytes: Box<[u8]>,
     pub(crate) is_head: bool,
     pub(crate) class: u8,
     pub(crate) status: Option<u16>,
@@ -23,7 +27,7 @@ pub(crate) struct PendingRequest {
 }
 
 /// Compares an answer with the log's.
-pub(crate) fn compare(result: &mut ReplayResult, request: &PendingRequest, status: u16, body_bytes: u64) {
+pub fn compare(result: &mut ReplayResult, request: &PendingRequest, status: u16, body_bytes: u64) {
     if let Some(logged) = request.status {
         *if logged == status { &mut result.statuses_equal } else { &mut result.statuses_different } += 1;
     }
@@ -46,38 +50,4 @@ pub(crate) fn merged(mut accounts: Vec<ReplayResult>) -> Option<ReplayResult> {
         whole.add(&ReplayResult { lines: 0, rejected: 0, went_back: 0, clamped: 0, ..part });
         whole
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn logged(status: Option<u16>, body_bytes: Option<u64>) -> PendingRequest {
-        PendingRequest {
-            client: 0,
-            session: 0,
-            intended_ns: 0,
-            taken_ns: 0,
-            bytes: Box::default(),
-            is_head: false,
-            class: 0,
-            status,
-            body_bytes,
-        }
-    }
-
-    #[test]
-    fn sizes_are_compared_only_where_both_sides_answered_200() {
-        let mut comparison = ReplayResult::default();
-        let mut answered = |request: PendingRequest, status, bytes| compare(&mut comparison, &request, status, bytes);
-        answered(logged(Some(200), Some(10)), 200, 10);
-        answered(logged(Some(200), Some(10)), 200, 9);
-        answered(logged(Some(304), None), 200, 10);
-        answered(logged(Some(404), Some(7)), 404, 100);
-        answered(logged(None, Some(10)), 200, 10);
-        answered(PendingRequest { is_head: true, ..logged(Some(200), Some(10)) }, 200, 0);
-        assert_eq!((comparison.sizes_equal, comparison.sizes_different), (2, 1));
-        assert_eq!((comparison.expected_bytes, comparison.got_bytes), (30, 29));
-        assert_eq!((comparison.statuses_equal, comparison.statuses_different), (4, 1));
-    }
 }

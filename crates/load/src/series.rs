@@ -1,3 +1,5 @@
+//! The series of a run: what happened in each step of time.
+
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
 
@@ -37,8 +39,9 @@ impl SeriesStep {
     }
 }
 
+/// A thread's steps.
 #[derive(Debug, Clone)]
-pub(crate) struct Series {
+pub struct Series {
     start_ns: u64,
     step_ns: u64,
     steps: Vec<SeriesStep>,
@@ -51,7 +54,7 @@ pub(crate) struct Series {
 
 impl Series {
     /// Steps of 100 ms, or of a hundredth of the window if that is longer.
-    pub(crate) fn new(start_ns: u64, duration_ns: u64) -> Self {
+    pub fn new(start_ns: u64, duration_ns: u64) -> Self {
         let step_ns = (duration_ns / 100).max(100_000_000);
         let count = duration_ns.div_ceil(step_ns).max(1) as usize;
         Series {
@@ -65,7 +68,7 @@ impl Series {
     }
 
     /// For a window of unknown length: steps of 100 ms, which double whenever 100 of them are full.
-    pub(crate) fn growing(start_ns: u64) -> Self {
+    pub fn growing(start_ns: u64) -> Self {
         Series { is_growing: true, ..Series::new(start_ns, 10_000_000_000) }
     }
 
@@ -103,15 +106,17 @@ impl Series {
         self.steps.get_mut(self.current)
     }
 
+    /// Counts a response.
     #[inline]
-    pub(crate) fn completed(&mut self, now_ns: u64, response_ns: u64) {
+    pub fn completed(&mut self, now_ns: u64, response_ns: u64) {
         if let Some(step) = self.at(now_ns) {
             step.completed += 1;
             step.response.saturating_record(response_ns);
         }
     }
 
-    pub(crate) fn failed(&mut self, now_ns: u64) {
+    /// Counts a failed request.
+    pub fn failed(&mut self, now_ns: u64) {
         if let Some(step) = self.at(now_ns) {
             step.failed += 1;
         }
@@ -124,15 +129,17 @@ impl Series {
         }
     }
 
+    /// Takes the generator's lateness.
     #[inline]
-    pub(crate) fn lag(&mut self, now_ns: u64, lag_ns: u64) {
+    pub fn lag(&mut self, now_ns: u64, lag_ns: u64) {
         if let Some(step) = self.at(now_ns) {
             step.lag_max_ns = step.lag_max_ns.max(lag_ns);
         }
     }
 
+    /// Takes the number of established connections.
     #[inline]
-    pub(crate) fn connections(&mut self, now_ns: u64, established: u64) {
+    pub fn connections(&mut self, now_ns: u64, established: u64) {
         if let Some(step) = self.at(now_ns) {
             step.connections = Some(established);
         }
@@ -140,7 +147,7 @@ impl Series {
 
     /// Adds another thread's steps of the same window. A thread without a reading in a step has the connections of the
     /// step before.
-    pub(crate) fn merge(&mut self, mut other: Series) {
+    pub fn merge(&mut self, mut other: Series) {
         while self.step_ns < other.step_ns {
             self.double();
         }
@@ -163,7 +170,7 @@ impl Series {
     }
 
     /// The CSV text of the steps that began before `window_ns`. Percentile fields are empty if nothing completed.
-    pub(crate) fn csv(mut self, window_ns: u64) -> String {
+    pub fn csv(mut self, window_ns: u64) -> String {
         self.fill_connections();
         let mut text = String::from(HEADER);
         for (index, step) in self.steps.iter().enumerate() {
@@ -184,69 +191,5 @@ impl Series {
             let _ = writeln!(text, "{lag_us:.1},{}", step.connections.unwrap_or(0));
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_stall_takes_one_row() {
-        let mut series = Series::new(1_000, 300_000_000);
-        series.completed(1_000, 50_000);
-        series.connections(1_000, 2);
-        series.failed(150_000_000);
-        series.completed(250_000_000, 200_000_000);
-        series.lag(250_000_000, 7_000);
-        let text = series.csv(300_000_000);
-        let rows: Vec<&str> = text.lines().collect();
-        assert_eq!(rows.len(), 4, "{text}");
-        assert!(rows[1].starts_with("0.100,1,0,0,50."), "{text}");
-        assert_eq!(rows[2], "0.200,0,1,0,,,0.0,2");
-        assert!(rows[3].ends_with(",7.0,2"), "{text}");
-    }
-
-    #[test]
-    fn series_of_threads_are_added() {
-        let mut one = Series::new(0, 200_000_000);
-        let mut two = Series::new(0, 200_000_000);
-        one.completed(5, 1_000);
-        one.connections(5, 3);
-        two.completed(6, 9_000);
-        two.connections(150_000_000, 4);
-        one.merge(two);
-        let text = one.csv(200_000_000);
-        assert!(text.lines().nth(1).unwrap().starts_with("0.100,2,"), "{text}");
-        assert!(text.lines().nth(2).unwrap().ends_with(",7"), "{text}");
-    }
-
-    #[test]
-    fn a_growing_series_keeps_all_values_and_merges_with_a_shorter_one() {
-        let mut long = Series::growing(1_000);
-        for second in 0..3600u64 {
-            long.completed(1_000 + second * 1_000_000_000, 50_000);
-        }
-        let mut short = Series::growing(1_000);
-        short.completed(1_000, 50_000);
-        short.merge(long);
-        let text = short.csv(3_600_000_000_000);
-        let completed: u64 =
-            text.lines().skip(1).map(|row| row.split(',').nth(1).unwrap().parse::<u64>().unwrap()).sum();
-        assert_eq!(completed, 3601);
-        assert!(text.lines().count() <= 101, "{}", text.lines().count());
-    }
-
-    proptest! {
-        #[test]
-        fn no_time_panics(times in prop::collection::vec(any::<u64>(), 1..50)) {
-            let mut series = Series::new(1 << 40, 3_000_000_000);
-            for time in times {
-                let time = time >> 1;
-                series.completed(time, time);
-                series.lag(time, time);
-            }
-        }
     }
 }

@@ -92,8 +92,9 @@ impl Failure {
     }
 }
 
+/// How a request belongs to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WindowRelation {
+pub enum WindowRelation {
     /// It ended before the window, or was due after it.
     No,
     /// It was sent in the window.

@@ -1,10 +1,12 @@
-//! The engine against well-behaved and faulty servers, which run in this process or a child of it and listen on
-//! loopback.
+//! The parts of the engine, and the engine against well-behaved and faulty servers, which run in this process or a
+//! child of it and listen on loopback.
 
 mod arrival;
 mod cold;
 mod connecting;
+mod engine_parts;
 mod framing;
+mod header_parts;
 mod http2;
 mod lengths;
 mod many_connections;
@@ -17,6 +19,10 @@ mod real_http2;
 mod real_servers;
 mod reap;
 mod replay;
+mod replay_parts;
+mod reply_parts;
+mod request_parts;
+mod result_parts;
 mod secure;
 mod servers;
 mod slowest;

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const PEM: &[u8] = include_bytes!("../src/tls/self_signed.pem");
+const PEM: &[u8] = include_bytes!("self_signed.pem");
 
 type Secure = StreamOwned<ServerConnection, TcpStream>;
 

@@ -101,36 +101,3 @@ fn check_keyspace(keyspace: &Keyspace) -> Result<(), LoadError> {
     refuse_if(keyspace.value_bytes > 512 << 20, "the server accepts values of at most 512 MiB: use a smaller one")?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::scenario::RequestTarget;
-
-    #[test]
-    fn features_that_the_protocol_lacks_are_refused_with_a_remedy() {
-        let refused = |protocol: Protocol, change: &dyn Fn(&mut LoadPlan)| {
-            let mut plan = LoadPlan { protocol, targets: Vec::new(), ..LoadPlan::simple(([127, 0, 0, 1], 80).into()) };
-            assert!(crate::check(&plan).is_ok(), "{:?}", crate::check(&plan));
-            change(&mut plan);
-            crate::check(&plan).expect_err("must be refused").to_string()
-        };
-        let redis = || Protocol::Redis(record::protocol::RedisPlan::default());
-        let keyspace = |change: &dyn Fn(&mut Keyspace)| {
-            refused(redis(), &|plan| {
-                if let Protocol::Redis(redis) = &mut plan.protocol {
-                    change(&mut redis.keyspace);
-                }
-            })
-        };
-        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 is not a valid number of keys"));
-        assert!(keyspace(&|keyspace| keyspace.zipf_exponent = f64::NAN).contains("Zipf"));
-        assert!(keyspace(&|keyspace| keyspace.read_ratio = 1.5).contains("share of reads"));
-        assert!(keyspace(&|keyspace| keyspace.value_bytes = 1 << 40).contains("512 MiB"));
-        assert!(refused(redis(), &|plan| plan.clients.read_bytes_per_sec = 10).contains("to HTTP, not to redis"));
-        assert!(refused(redis(), &|plan| plan.targets = vec![RequestTarget { path: "/".into() }]).contains("URLs"));
-        let tcp = Protocol::Tcp(record::protocol::TcpPlan { send: b"x".to_vec(), ..Default::default() });
-        let nothing = Protocol::Tcp(record::protocol::TcpPlan::default());
-        assert!(refused(tcp, &|plan| plan.protocol = nothing.clone()).contains("at least one byte"));
-    }
-}

@@ -12,8 +12,8 @@ mod template;
 
 pub use head::{BodyKind, Head, parse_head};
 pub(crate) use head::{HTTP_2, is_http_2};
-pub use parts::Parts;
-pub(crate) use parts::{PartCounter, TYPE_BYTES, is_identity};
+pub use parts::{PartCounter, Parts};
+pub(crate) use parts::{TYPE_BYTES, is_identity};
 pub use template::HeadCache;
 
 /// Maximum length of status line and fields. Bounds the memory of a connection.
@@ -286,6 +286,7 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| head::is_token_byte(*byte))
 }
 
-pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
+/// Length of the head at the beginning of `bytes`; `None` if its end is missing.
+pub fn head_end(bytes: &[u8]) -> Option<usize> {
     head::find_end(bytes, 0)
 }

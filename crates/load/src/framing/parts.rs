@@ -37,14 +37,16 @@ const HAS_DATA: u8 = 2;
 /// The last byte was a carriage return, so a line feed ends no further line.
 const AFTER_RETURN: u8 = 4;
 
+/// Counts the parts of a body.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct PartCounter {
+pub struct PartCounter {
     kind: Parts,
     state: u8,
 }
 
 impl PartCounter {
-    pub(crate) fn new(kind: Parts) -> Self {
+    /// A counter of these parts.
+    pub fn new(kind: Parts) -> Self {
         PartCounter { kind, state: 0 }
     }
 
@@ -53,7 +55,8 @@ impl PartCounter {
         self.kind != Parts::Reads
     }
 
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> u32 {
+    /// Number of parts that end in these bytes.
+    pub fn take(&mut self, bytes: &[u8]) -> u32 {
         let mut parts = 0;
         for byte in bytes {
             let is_second = *byte == b'\n' && self.state & AFTER_RETURN != 0;
@@ -88,44 +91,6 @@ impl PartCounter {
                 }
                 is_empty && has_data
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn count(kind: Parts, text: &str) -> u32 {
-        PartCounter::new(kind).take(text.as_bytes())
-    }
-
-    #[test]
-    fn an_event_ends_with_a_blank_line_for_every_line_ending() {
-        for end in ["\n", "\r\n", "\r"] {
-            let text = "id: 1|data: a|data: b||: still there||event: x||data||data: unfinished|".replace('|', end);
-            assert_eq!(count(Parts::Events, &text), 2, "{text:?}");
-        }
-        assert_eq!(count(Parts::Events, "\n\n\n"), 0);
-        assert_eq!(count(Parts::Lines, "{}\r\n\n{\"a\": 1}\nrest"), 2);
-        assert_eq!(count(Parts::Reads, "data: a\n\n"), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn pieces_make_no_difference(
-            text in "[d:\r\n]{0,60}",
-            at in any::<prop::sample::Index>(),
-            is_events in any::<bool>(),
-        ) {
-            let kind = if is_events { Parts::Events } else { Parts::Lines };
-            let (first, second) = text.as_bytes().split_at(at.index(text.len() + 1));
-            let mut parted = PartCounter::new(kind);
-            let in_two = parted.take(first) + parted.take(second);
-            prop_assert_eq!(in_two, count(kind, &text));
-            // A part has at least one character and a line end.
-            prop_assert!(2 * in_two as usize <= text.len());
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::framing::{Parts, TYPE_BYTES, is_identity};
 use std::collections::VecDeque;
 
 /// The initial size of the dynamic table, which we keep.
-pub(super) const TABLE_BYTES: u32 = 4096;
+pub const TABLE_BYTES: u32 = 4096;
 /// Overhead of an entry in the size of the dynamic table.
 pub(super) const ENTRY_BYTES: u32 = 32;
 
@@ -65,17 +65,21 @@ struct TableEntry {
     parts: Parts,
 }
 
+/// Fields of a response.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct HeaderFields {
-    pub(super) status: u16,
+pub struct HeaderFields {
+    /// Status; 0 if there is none.
+    pub status: u16,
     /// Present if [`Reader::keeps_location`].
-    pub(super) location: Option<Box<[u8]>>,
+    pub location: Option<Box<[u8]>>,
     pub(super) grpc_status: Option<u16>,
     pub(super) grpc_message: Option<Box<[u8]>>,
-    pub(super) parts: Parts,
-    pub(super) length: Option<u64>,
+    /// Parts of the body, if [`Reader::reads_content_type`].
+    pub parts: Parts,
+    /// A `content-length`.
+    pub length: Option<u64>,
     /// `content-length` is not a number, or occurs more than once.
-    pub(super) is_length_wrong: bool,
+    pub is_length_wrong: bool,
     is_encoded: bool,
 }
 
@@ -100,13 +104,16 @@ impl HeaderFields {
     }
 }
 
+/// Reads the blocks of a connection.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub struct Reader {
     entries: VecDeque<TableEntry>,
     bytes: u32,
     limit: u32,
-    pub(super) keeps_location: bool,
-    pub(super) reads_content_type: bool,
+    /// Whether to keep `location`.
+    pub keeps_location: bool,
+    /// Whether to read the type and coding of the body.
+    pub reads_content_type: bool,
 }
 
 impl Default for Reader {
@@ -194,11 +201,18 @@ impl Text<'_> {
 }
 
 impl Reader {
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Size of the dynamic table in bytes, as the standard counts them, and in entries.
+    pub fn table_size(&self) -> (u32, usize) {
+        (self.bytes, self.entries.len())
+    }
+
+    /// Bytes allocated for the table.
+    pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<TableEntry>()
     }
 
-    pub(super) fn read(&mut self, block: &[u8]) -> Result<HeaderFields, Malformed> {
+    /// Reads a block.
+    pub fn read(&mut self, block: &[u8]) -> Result<HeaderFields, Malformed> {
         let mut fields = HeaderFields::default();
         let mut rest = block;
         while let Some(&first) = rest.first() {
@@ -347,14 +361,17 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
+/// How a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FieldForm {
+pub enum FieldForm {
+    /// The field stays out of the table.
     Plain,
+    /// The field enters the table.
     Kept,
 }
 
 /// Fully indexed static fields are written by the caller.
-pub(super) fn put_field(out: &mut Vec<u8>, form: FieldForm, name: &[u8], value: &[u8]) {
+pub fn put_field(out: &mut Vec<u8>, form: FieldForm, name: &[u8], value: &[u8]) {
     out.push(if form == FieldForm::Kept { 0x40 } else { 0 });
     put_string(out, name);
     put_string(out, value);
@@ -363,115 +380,4 @@ pub(super) fn put_field(out: &mut Vec<u8>, form: FieldForm, name: &[u8], value: 
 /// Appends a reference to a dynamic entry; `ago` entries were added after it.
 pub(super) fn put_kept(out: &mut Vec<u8>, ago: usize) {
     put_integer(out, 0x80, 7, STATIC_NAMES.len() + 1 + ago);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn bytes(hex: &str) -> Vec<u8> {
-        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-    }
-
-    /// RFC 7541 appendix C.6: responses with a table of 256 bytes, whose entries are evicted.
-    #[test]
-    fn the_examples_of_the_standard_are_read() {
-        let mut reader = Reader { limit: 256, keeps_location: true, ..Reader::default() };
-        let first = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d \
-                     29ad 1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
-        let fields = reader.read(&bytes(first)).unwrap();
-        assert_eq!((fields.status, fields.location.as_deref()), (302, Some(&b"https://www.example.com"[..])));
-        assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
-        assert_eq!(reader.read(&bytes("4883 640e ff c1 c0 bf")).unwrap().status, 307);
-        assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
-        let third = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d \
-                     d7f2 e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 \
-                     3d50 07";
-        assert_eq!(reader.read(&bytes(third)).unwrap().status, 200);
-        assert_eq!((reader.bytes, reader.entries.len()), (215, 3));
-    }
-
-    #[test]
-    fn invalid_blocks_are_refused() {
-        let refused = |block: &[u8]| Reader::default().read(block).unwrap_err();
-        assert_eq!(refused(&[0x80]), WRONG_INDEX);
-        assert_eq!(refused(&[0xbe]), WRONG_INDEX);
-        assert_eq!(refused(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f]), WRONG_NUMBER);
-        assert_eq!(refused(&[0x3f, 0xe2, 0x1f]), WRONG_SIZE);
-        assert_eq!(refused(&[0x40, 0x05, b'a']), CUT_SHORT);
-        for status in ["20", "2000", "2x0", "099"] {
-            let mut block = vec![0x08, status.len() as u8];
-            block.extend_from_slice(status.as_bytes());
-            assert_eq!(refused(&block), WRONG_STATUS, "{status}");
-        }
-    }
-
-    #[test]
-    fn a_block_that_expands_a_thousandfold_is_not_kept() {
-        let mut reader = Reader::default();
-        let mut block = Vec::new();
-        put_field(&mut block, FieldForm::Kept, b"x", &[b'y'; 4000]);
-        block.resize(60_000, 0xbe);
-        assert_eq!(reader.read(&block).unwrap().status, 0);
-        assert!(reader.memory_bytes() < 1000, "{}", reader.memory_bytes());
-    }
-
-    #[test]
-    fn a_name_in_the_huffman_code_is_recognised() {
-        let mut name = Vec::new();
-        httlib_huffman::encode(b"content-encoding", &mut name).unwrap();
-        let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
-        put_field(&mut block, FieldForm::Plain, b"content-type", b"application/jsonl");
-        let mut ours = Reader { reads_content_type: true, ..Reader::default() };
-        assert_eq!(ours.read(&block).unwrap().parts, Parts::Reads);
-    }
-
-    proptest! {
-        /// httlib-hpack writes the blocks in every form; both tables must stay equal. A compressed body has unknown
-        /// parts.
-        #[test]
-        fn fields_are_read_from_blocks_of_another_implementation(
-            blocks in prop::collection::vec(
-                (
-                    (100u16..1000, 0u8..16),
-                    (0u64..1 << 40, 0u8..16),
-                    (any::<bool>(), 0u8..16),
-                    prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12),
-                ),
-                1..12,
-            )
-        ) {
-            let mut theirs = httlib_hpack::Encoder::default();
-            let mut ours = Reader { reads_content_type: true, ..Reader::default() };
-            for ((status, of_status), (length, of_length), (is_encoded, of_encoding), others) in blocks {
-                let mut fields = vec![
-                    (":status".to_string(), status.to_string(), of_status % 8),
-                    ("content-length".into(), length.to_string(), of_length),
-                    ("content-encoding".into(), if is_encoded { "gzip" } else { "identity" }.into(), of_encoding),
-                    ("content-type".into(), "text/event-stream".into(), of_encoding),
-                ];
-                fields.extend(others);
-                let mut block = Vec::new();
-                for (name, value, flags) in fields {
-                    let flags = flags | httlib_hpack::Encoder::BEST_FORMAT;
-                    theirs.encode((name.into_bytes(), value.into_bytes(), flags), &mut block).unwrap();
-                }
-                let fields = ours.read(&block).unwrap();
-                prop_assert_eq!((fields.status, fields.length), (status, Some(length)));
-                prop_assert!(!fields.is_length_wrong);
-                prop_assert_eq!(fields.parts, if is_encoded { Parts::Reads } else { Parts::Events });
-            }
-        }
-
-        #[test]
-        fn no_bytes_panic_or_enlarge_the_table(blocks: Vec<Vec<u8>>) {
-            let mut reader = Reader { keeps_location: true, ..Reader::default() };
-            for block in blocks {
-                let _ = reader.read(&block);
-                prop_assert!(reader.bytes <= TABLE_BYTES && reader.entries.len() <= 128);
-            }
-        }
-    }
 }

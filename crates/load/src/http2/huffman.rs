@@ -73,7 +73,8 @@ const fn groups() -> [CodeGroup; COUNTS.len()] {
 
 const WRONG: Malformed = Malformed("a header field breaks the rules of HPACK (its Huffman code)");
 
-pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Malformed> {
+/// Passes the characters to `take`; returns their number.
+pub fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Malformed> {
     // The next bits, left-aligned.
     let (mut window, mut have) = (0u64, 0u32);
     let mut rest = coded.iter();
@@ -98,44 +99,5 @@ pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Ma
         window <<= group.bits;
         have -= group.bits;
         length += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Malformed> {
-        let mut text = Vec::new();
-        decode(coded, |byte| text.push(byte)).map(|length| {
-            assert_eq!(length, text.len());
-            text
-        })
-    }
-
-    #[test]
-    fn wrong_padding_is_refused() {
-        assert_eq!(decoded(&[0xff]), Err(WRONG), "a byte of filling");
-        assert_eq!(decoded(&[0xff; 4]), Err(WRONG), "the end of a string in it");
-        assert_eq!(decoded(&[0x00]), Err(WRONG), "filled with zeros");
-    }
-
-    proptest! {
-        #[test]
-        fn every_text_of_another_implementation_is_decoded(text: Vec<u8>) {
-            let mut coded = Vec::new();
-            httlib_huffman::encode(&text, &mut coded).unwrap();
-            prop_assert_eq!(decoded(&coded).unwrap(), text);
-        }
-
-        #[test]
-        fn any_bytes_are_decoded_as_by_another_implementation(coded in prop::collection::vec(any::<u8>(), 0..12)) {
-            if let Ok(text) = decoded(&coded) {
-                let mut again = Vec::new();
-                httlib_huffman::encode(&text, &mut again).unwrap();
-                prop_assert_eq!(again, coded, "one text has one code");
-            }
-        }
     }
 }

@@ -2,9 +2,9 @@
 //! read frame by frame. Responses are counted, not kept. Splitting the bytes differently never changes the result.
 
 mod frame;
-mod hpack;
-mod huffman;
-mod messages;
+pub mod hpack;
+pub mod huffman;
+pub mod messages;
 mod requests;
 mod session;
 mod settings;
@@ -12,6 +12,6 @@ mod streams;
 
 pub use crate::framing::{Consumed, Malformed};
 pub(crate) use frame::{REFUSED_STREAM, error_name};
-pub use requests::{LogRequestWriter, RequestBlocks};
+pub use requests::{LogRequestWriter, RequestBlocks, TableState};
 pub use session::{Http2Session, StreamEnd};
 pub(crate) use streams::places;

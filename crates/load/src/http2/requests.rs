@@ -24,20 +24,22 @@ pub struct RequestBlocks {
     pub(super) is_head: bool,
 }
 
+/// The state of the server's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TableState {
+pub enum TableState {
     /// An empty table of at most this size. The first block announces a size other than the initial one.
     Fresh(u32),
     /// The table has the shared fields.
     Kept,
     /// The server has shrunk the table; the next block confirms this.
     Shrunk(u32),
+    /// The table does not have the shared fields.
     Unused,
 }
 
 impl TableState {
     /// The server sets the size of the table. Once shrunk, it is not used again.
-    pub(super) fn limit(&mut self, limit: u32) {
+    pub fn limit(&mut self, limit: u32) {
         *self = match *self {
             TableState::Fresh(before) => TableState::Fresh(before.min(limit)),
             TableState::Shrunk(before) => TableState::Shrunk(before.min(limit)),
@@ -133,8 +135,9 @@ impl RequestBlocks {
         kept.push(is_pseudo);
     }
 
+    /// Appends the block of a request of the plan.
     #[inline]
-    pub(super) fn put(&self, target: usize, coding: &mut TableState, out: &mut Vec<u8>) {
+    pub fn put(&self, target: usize, coding: &mut TableState, out: &mut Vec<u8>) {
         let before = *coding;
         coding.confirm(out);
         let shared = match before {
@@ -153,8 +156,9 @@ impl RequestBlocks {
         out.extend_from_slice(&self.trace);
     }
 
+    /// Appends the block of a request of a log.
     #[inline]
-    pub(super) fn put_block(&self, block: &[u8], coding: &mut TableState, out: &mut Vec<u8>) {
+    pub fn put_block(&self, block: &[u8], coding: &mut TableState, out: &mut Vec<u8>) {
         coding.confirm(out);
         out.extend_from_slice(block);
         out.extend_from_slice(&self.trace);
@@ -208,64 +212,5 @@ impl LogRequestWriter {
             put_field(&mut block, FieldForm::Plain, b"content-length", b"0");
         }
         block.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Fields = Vec<(Vec<u8>, Vec<u8>)>;
-
-    fn fields(names: &[(&[u8], &[u8])]) -> Fields {
-        names.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
-    }
-
-    proptest! {
-        /// httlib-hpack reads blocks of both codings, whenever the server shrinks its table.
-        #[test]
-        fn requests_are_read_by_another_implementation(
-            steps in prop::collection::vec((0..3u8, 0..3usize, prop::option::of(0u32..5000)), 1..12),
-            long in 0usize..6000,
-        ) {
-            let headers = [("X-Long".to_string(), "y".repeat(long)), ("Accept".to_string(), "a".to_string())];
-            let paths = ["/a", "/b", "/c"];
-            let mut requests = RequestBlocks::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
-            requests.trace(TraceId::from_bits(5));
-            let writer = LogRequestWriter::new("http", "example", &headers);
-            let (mut coding, mut theirs) = (TableState::default(), httlib_hpack::Decoder::default());
-            for (kind, target, limit) in steps {
-                if let Some(limit) = limit {
-                    coding.limit(limit);
-                }
-                let mut block = Vec::new();
-                // A request of the plan, or one of a log without or with the length of its empty body.
-                let has_length = kind == 2;
-                if kind == 0 {
-                    requests.put(target, &mut coding, &mut block);
-                } else {
-                    let written = writer.block(b"GET", paths[target].as_bytes(), has_length);
-                    requests.put_block(&written, &mut coding, &mut block);
-                }
-                let mut read = Vec::new();
-                theirs.decode(&mut block, &mut read).unwrap();
-                let mut read: Fields = read.into_iter().map(|(name, value, _)| (name, value)).collect();
-                let mut asked = fields(&[
-                    (b":method", b"GET"),
-                    (b":scheme", b"http"),
-                    (b":authority", b"example"),
-                    (b":path", paths[target].as_bytes()),
-                    (b"x-long", headers[0].1.as_bytes()),
-                    (b"accept", b"a"),
-                    (b"traceparent", b"00-00000000000000010000000000000005-0000000000000005-01"),
-                ]);
-                asked.extend(has_length.then(|| (b"content-length".to_vec(), b"0".to_vec())));
-                prop_assert!(read[..4].iter().all(|(name, _)| name[0] == b':'), "pseudo-fields come first");
-                read.sort();
-                asked.sort();
-                prop_assert_eq!(read, asked);
-            }
-        }
     }
 }

@@ -8,35 +8,52 @@ use record::LoadPlan;
 use record::workload::ReplayResult;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-pub(crate) const BATCHES: usize = 16;
-pub(crate) const STEPS: usize = 256;
+/// Batches that may wait to be sent.
+pub const BATCHES: usize = 16;
+/// Steps of a full batch.
+pub const STEPS: usize = 256;
 /// A batch with this much request text is closed. It may exceed this by one request: a line has at most 64 KiB.
-const TEXT_BYTES: usize = 256 * 1024;
+pub const TEXT_BYTES: usize = 256 * 1024;
 
+/// A step of a log, ready to be sent.
 #[derive(Debug)]
-pub(crate) enum FeedStep {
+pub enum FeedStep {
+    /// A request.
     Request(Box<PendingRequest>),
-    Close { client: u64, session: u64, at_ns: u64 },
+    /// The end of a session.
+    Close {
+        /// Number of the client.
+        client: u64,
+        /// Number of the session.
+        session: u64,
+        /// Time since the first request.
+        at_ns: u64,
+    },
 }
 
+/// The engine thread's end of the read-ahead.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub struct Feed {
     batches: Receiver<Vec<FeedStep>>,
     batch: Vec<FeedStep>,
     is_over: bool,
 }
 
+/// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
+    /// A step at this time.
     Step(u64),
+    /// The reader is behind.
     NotYet,
     /// The log, or its readable part, has ended.
     Over,
 }
 
 impl Feed {
+    /// Looks at the next step without waiting.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Next {
+    pub fn peek(&mut self) -> Next {
         loop {
             if let Some(step) = self.batch.last() {
                 return Next::Step(match step {
@@ -55,26 +72,30 @@ impl Feed {
         }
     }
 
-    pub(crate) fn take(&mut self) -> Option<FeedStep> {
+    /// Takes the step that `peek` has found.
+    pub fn take(&mut self) -> Option<FeedStep> {
         self.batch.pop()
     }
 }
 
-pub(crate) struct Feeder<'a> {
+/// The reader's end of the read-ahead.
+pub struct Feeder<'a> {
     source: Box<dyn ReplaySource + 'a>,
     batches: SyncSender<Vec<FeedStep>>,
     writer: RequestWriter,
     plan: &'a LoadPlan,
 }
 
-pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
+/// Both ends of a read-ahead.
+pub fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
     let (sender, receiver) = sync_channel(BATCHES);
     let feeder = Feeder { source, batches: sender, writer: RequestWriter::new(plan), plan };
     (feeder, Feed { batches: receiver, batch: Vec::new(), is_over: false })
 }
 
 impl Feeder<'_> {
-    pub(crate) fn run(mut self) -> ReplayResult {
+    /// Reads the log to its end, or until the other end is gone.
+    pub fn run(mut self) -> ReplayResult {
         let (mut batch, mut text_bytes, mut unsendable) = (Vec::new(), 0, 0);
         let mut failure = None;
         while let Some(step) = self.source.next_step() {
@@ -157,68 +178,5 @@ impl RequestWriter {
             }
             RequestWriter::Http2(writer) => writer.block(request.method, request.target, has_length),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    fn request<'a>(number: u64, method: &'a [u8], target: &'a [u8]) -> ReplayRequest<'a> {
-        let (client, session, intended_ns) = (number, number, number);
-        ReplayRequest { client, session, intended_ns, method, target, status: None, body_bytes: None }
-    }
-
-    struct Endless<'a> {
-        read: &'a AtomicU64,
-        target: Vec<u8>,
-    }
-
-    impl ReplaySource for Endless<'_> {
-        fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>> {
-            Some(Ok(ReplayStep::Request(request(self.read.fetch_add(1, Ordering::SeqCst), b"GET", &self.target))))
-        }
-
-        fn account(&self) -> ReplayResult {
-            ReplayResult { requests: self.read.load(Ordering::SeqCst), ..Default::default() }
-        }
-    }
-
-    fn read_ahead(target_bytes: usize) -> u64 {
-        let plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        let read = AtomicU64::new(0);
-        let source = Box::new(Endless { read: &read, target: vec![b'/'; target_bytes] });
-        let (feeder, mut feed) = feeder(&plan, source);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(|| feeder.run());
-            // Wait until the reader stops because the channel is full.
-            let mut before = u64::MAX;
-            while before != read.load(Ordering::SeqCst) || matches!(feed.peek(), Next::NotYet) {
-                before = read.load(Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            drop(feed);
-            reader.join().expect("the reader ends when the receiver is gone").requests
-        })
-    }
-
-    #[test]
-    fn a_reader_that_is_ahead_waits() {
-        // The engine thread has one batch, the reader has one, and the channel has the others.
-        let most = ((BATCHES + 2) * STEPS) as u64;
-        assert!(read_ahead(1) <= most, "the bound by steps");
-        assert!(read_ahead(60_000) <= ((BATCHES + 2) * (TEXT_BYTES / 60_000 + 1)) as u64, "the bound by text");
-    }
-
-    #[test]
-    fn a_request_has_the_fields_of_the_plan_and_no_body() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        plan.host = "example".into();
-        plan.headers = vec![("X-A".into(), "b".into())];
-        let writer = RequestWriter::new(&plan);
-        let text = |method| String::from_utf8(writer.write(&request(0, method, b"/a?b")).into()).unwrap();
-        assert_eq!(text(b"POST"), "POST /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(text(b"GET"), "GET /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\n\r\n");
     }
 }

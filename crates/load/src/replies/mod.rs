@@ -2,7 +2,7 @@
 //! byte slices, without I/O. They keep only a few bytes of each reply. Splitting the bytes differently never changes
 //! the result.
 
-pub(crate) mod delimited;
+pub mod delimited;
 pub mod memcached;
 pub mod resp;
 
@@ -139,25 +139,4 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 fn first_word(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b' ').next().unwrap_or_default()
-}
-
-/// Feeds the bytes in pieces of `size`; returns the bytes used, those of the body, and the status of a whole reply.
-#[cfg(test)]
-fn read_in_pieces<R: Reply>(
-    bytes: &[u8],
-    size: usize,
-    feed: impl Fn(&mut R, &[u8]) -> Result<Consumed, Malformed>,
-) -> Result<(usize, usize, Option<u16>), Malformed> {
-    let (mut reply, mut used, mut body) = (R::default(), 0, 0);
-    for piece in bytes.chunks(size.max(1)) {
-        let consumed = feed(&mut reply, piece)?;
-        assert!(consumed.used <= piece.len() && consumed.body <= consumed.used);
-        used += consumed.used;
-        body += consumed.body;
-        if consumed.is_complete {
-            return Ok((used, body, Some(reply.status())));
-        }
-        assert_eq!(consumed.used, piece.len());
-    }
-    Ok((used, body, None))
 }

@@ -1,3 +1,5 @@
+//! TLS of the client: settings, sessions, and words for its errors.
+
 mod verify;
 
 use crate::error::{LoadError, refuse_if, wrong};
@@ -10,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use verify::Verifier;
+pub use verify::{Verifier, is_about_the_issuer};
 
 const SESSIONS_KEPT: usize = 256;
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
@@ -106,7 +108,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
 }
 
 /// Describes a TLS error for the middle of a sentence, with the remedy and without the library's names.
-pub(crate) fn error_text(error: &rustls::Error) -> String {
+pub fn error_text(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
         Error::InvalidCertificate(bad) => {
@@ -239,51 +241,5 @@ pub(crate) fn add_handshakes(mine: &mut Option<TlsTally>, other: Option<TlsTally
             mine.example = mine.example.take().or(example);
         }
         (mine, other) => *mine = other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
-
-    #[test]
-    fn certificate_errors_name_the_problem_and_the_remedy() {
-        let certificate = |bad| error_text(&Error::InvalidCertificate(bad));
-        let name = || rustls::pki_types::ServerName::try_from("a.test").expect("a name");
-        let of_names = |presented| CertificateError::NotValidForNameContext { expected: name(), presented };
-        assert!(certificate(of_names(Vec::new())).contains("no subjectAltName"));
-        assert!(certificate(of_names(vec!["b".into()])).contains("another name"));
-        let other = |error| certificate(CertificateError::Other(OtherError(Arc::new(error))));
-        assert!(other(webpki::Error::CaUsedAsEndEntity).contains("self-signed"));
-        let old = other(webpki::Error::UnsupportedCertVersion);
-        assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
-        // Servers whose only key is P-521 send this alert.
-        assert!(error_text(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
-    }
-
-    #[test]
-    fn no_error_message_uses_names_of_the_library() {
-        let other = |error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
-        for error in [
-            other(webpki::Error::CaUsedAsEndEntity),
-            other(webpki::Error::UnsupportedCertVersion),
-            other(webpki::Error::EmptyEkuExtension),
-            Error::InvalidCertificate(CertificateError::UnknownIssuer),
-            Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure),
-            Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
-            Error::AlertReceived(AlertDescription::HandshakeFailure),
-            Error::AlertReceived(AlertDescription::Unknown(200)),
-            Error::AlertReceived(AlertDescription::CertificateRequired),
-            Error::NoApplicationProtocol,
-            Error::DecryptError,
-            Error::FailedToGetCurrentTime,
-        ] {
-            // These names of keys are allowed, because users know them.
-            let words = error_text(&error).replace("Ed25519", "").replace("subjectAltName", "");
-            let is_name =
-                |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
-            assert!(!words.split(|c: char| !c.is_alphanumeric()).any(is_name), "{words}");
-        }
     }
 }

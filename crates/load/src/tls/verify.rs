@@ -9,16 +9,18 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
 
+/// Verifies the server's certificate.
 #[derive(Debug)]
-pub(super) struct Verifier {
-    pub(super) provider: Arc<CryptoProvider>,
+pub struct Verifier {
+    /// Algorithms of the client.
+    pub provider: Arc<CryptoProvider>,
     /// The authorities, and the certificates that need none; `None` accepts every certificate.
-    pub(super) trusted: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
+    pub trusted: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
 }
 
 /// Whether the certificate's only fault is that it is an authority's (the default of self-signed ones), or that its
 /// issuer is unknown. The library checks the dates first, so they are valid.
-fn is_about_the_issuer(error: &Error) -> bool {
+pub fn is_about_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         Error::InvalidCertificate(CertificateError::Other(other)) => {
@@ -68,41 +70,5 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls::RootCertStore;
-    use rustls::pki_types::pem::PemObject;
-    use std::time::Duration;
-
-    /// Made by `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, valid from November 2026 on. The
-    /// key belongs to test servers.
-    const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
-
-    fn judged(is_given: bool, name: &'static str, years: u64) -> Result<ServerCertVerified, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificate = CertificateDer::from_pem_slice(SELF_SIGNED).expect("it is a certificate");
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).expect("it can be trusted");
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        let given = if is_given { vec![certificate.clone()] } else { Vec::new() };
-        let trusted = Some((authorities.build().expect("there is a root"), given));
-        let verifier = Verifier { provider, trusted };
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(years * 31_557_600));
-        verifier.verify_server_cert(&certificate, &[], &ServerName::try_from(name).expect("a name"), &[], now)
-    }
-
-    #[test]
-    fn a_trusted_self_signed_certificate_is_accepted_for_its_name_and_time() {
-        assert!(judged(true, "localhost", 80).is_ok());
-        let refused = |is_given, name, years| judged(is_given, name, years).expect_err("it is refused");
-        assert!(is_about_the_issuer(&refused(false, "localhost", 80)), "not given: an authority is no server");
-        let words = |error: &Error| crate::tls::error_text(error);
-        assert!(words(&refused(true, "example.test", 80)).contains("another name"));
-        assert!(words(&refused(true, "localhost", 200)).contains("expired"));
-        assert!(words(&refused(true, "localhost", 20)).contains("not valid yet"));
     }
 }

@@ -14,11 +14,11 @@ mod choice;
 mod connect;
 mod exchange;
 mod in_flight;
-pub(crate) mod protocol;
+pub mod protocol;
 mod slowest;
 mod source;
 mod sweep;
-mod transport;
+pub mod transport;
 mod waiting;
 
 pub(crate) use choice::run;

@@ -7,7 +7,8 @@ use crate::worker::Source;
 use std::collections::VecDeque;
 
 /// A protocol that answers in order: the bytes of its requests, and the end of its replies.
-pub(crate) trait OrderedProtocol {
+pub trait OrderedProtocol {
+    /// The state of a reply.
     type Reply: Reply;
 
     /// Appends the opening of a connection; returns the number of replies to it.
@@ -18,6 +19,7 @@ pub(crate) trait OrderedProtocol {
     /// Appends the next request. `feed` receives the returned value with the reply.
     fn put(&mut self, out: &mut Vec<u8>) -> u32;
 
+    /// Takes the next bytes of a reply.
     fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 }
 

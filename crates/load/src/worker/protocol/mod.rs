@@ -4,7 +4,7 @@
 //! in their [`Stream`]. Multiplexed protocols keep all requests, and [`Stream::describe_current`] lets the connection
 //! describe the one that is answered.
 
-mod commands;
+pub mod commands;
 mod connect;
 mod http;
 mod http2;
@@ -17,11 +17,12 @@ mod traces;
 pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
 pub(crate) use http2::{Http2, grpc_status};
-pub(crate) use in_order::{InOrder, OrderedProtocol};
-pub(crate) use memcached::Memcached;
-pub(crate) use redis::Redis;
+pub(crate) use in_order::InOrder;
+pub use in_order::OrderedProtocol;
+pub use memcached::Memcached;
+pub use redis::Redis;
 pub(crate) use tcp::Tcp;
-pub(crate) use traces::Traces;
+pub use traces::Traces;
 
 use super::Source;
 use crate::connection::Connection;

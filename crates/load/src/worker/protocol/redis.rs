@@ -5,7 +5,8 @@ use crate::replies::resp::Resp;
 use record::LoadShare;
 use record::protocol::RedisPlan;
 
-pub(crate) struct Redis {
+/// Redis' commands.
+pub struct Redis {
     draws: KeyDraws,
     commands: Vec<Vec<Word>>,
     /// `None` chooses by the share of reads.
@@ -16,7 +17,8 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn new(plan: &RedisPlan, seed: u64, share: LoadShare) -> Self {
+    /// The commands of one thread's share.
+    pub fn new(plan: &RedisPlan, seed: u64, share: LoadShare) -> Self {
         let parsed = |words: &[String]| words.iter().map(|word| Word::parse(word)).collect::<Vec<_>>();
         let usual = || {
             let words = |text: &str| text.split(' ').map(Word::parse).collect();
@@ -101,27 +103,5 @@ impl OrderedProtocol for Redis {
     #[inline]
     fn feed(&mut self, reply: &mut Resp, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         reply.feed(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn first(plan: &RedisPlan) -> String {
-        let mut out = Vec::new();
-        Redis::new(plan, 1, LoadShare::one(0, 1)).put(&mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn a_command_is_an_array_of_strings() {
-        let commands = vec![vec!["MSET".to_string(), "k{key}".into(), "{value}".into()]];
-        let mut plan = RedisPlan { commands, ..RedisPlan::default() };
-        (plan.keyspace.keys, plan.keyspace.value_bytes) = (1, 2);
-        assert_eq!(first(&plan), "*3\r\n$4\r\nMSET\r\n$2\r\nk0\r\n$2\r\nxx\r\n");
-        plan.commands.clear();
-        plan.keyspace.read_ratio = 1.0;
-        assert_eq!(first(&plan), "*2\r\n$3\r\nGET\r\n$5\r\nkey:0\r\n");
     }
 }

@@ -9,7 +9,8 @@ use std::io::Read;
 /// Text before the value in a prebuilt request. No other field has this name.
 const BEFORE: &[u8] = b"\r\ntraceparent: ";
 
-pub(crate) struct Traces {
+/// The trace ids of the requests in flight.
+pub struct Traces {
     rng: ChaCha8Rng,
     ids: Box<[TraceId]>,
     out: Vec<u8>,
@@ -17,7 +18,7 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// `None` for a plan without trace ids. They do not depend on the plan's seed: two runs never have the same.
-    pub(crate) fn new(plan: &LoadPlan, places: usize) -> Result<Option<Self>, Errno> {
+    pub fn new(plan: &LoadPlan, places: usize) -> Result<Option<Self>, Errno> {
         if !plan.traceparent {
             return Ok(None);
         }
@@ -27,17 +28,20 @@ impl Traces {
         Ok(Some(Traces { rng: ChaCha8Rng::from_seed(seed), ids, out: Vec::new() }))
     }
 
+    /// A new id.
     #[inline]
-    pub(crate) fn draw(&mut self) -> TraceId {
+    pub fn draw(&mut self) -> TraceId {
         TraceId::from_bits(self.rng.random())
     }
 
+    /// Keeps the id of the request at `place`.
     #[inline]
-    pub(crate) fn keep(&mut self, place: usize, id: TraceId) {
+    pub fn keep(&mut self, place: usize, id: TraceId) {
         self.ids[place] = id;
     }
 
-    pub(crate) fn id(&self, place: usize) -> TraceId {
+    /// The id of the request at `place`.
+    pub fn id(&self, place: usize) -> TraceId {
         self.ids[place]
     }
 
@@ -46,7 +50,7 @@ impl Traces {
     }
 
     /// `sent` bytes of the request were sent before.
-    pub(crate) fn patched<'b>(&'b mut self, bytes: &'b [u8], place: usize, sent: usize) -> &'b [u8] {
+    pub fn patched<'b>(&'b mut self, bytes: &'b [u8], place: usize, sent: usize) -> &'b [u8] {
         let Some(before) = memchr::memmem::find(bytes, BEFORE) else { return bytes };
         let from = before + BEFORE.len();
         let to = from + TraceId::PARENT_BYTES;
@@ -59,29 +63,5 @@ impl Traces {
             self.ids[place].write_parent(value);
         }
         &self.out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::TRACE_LINE;
-
-    #[test]
-    fn a_request_that_is_sent_in_parts_keeps_its_id() {
-        let plan = LoadPlan { traceparent: true, ..LoadPlan::simple(([127, 0, 0, 1], 80).into()) };
-        let mut traces = Traces::new(&plan, 2).ok().flatten().unwrap();
-        for place in 0..2 {
-            let id = traces.draw();
-            traces.keep(place, id);
-        }
-        let bytes = format!("POST / HTTP/1.1\r\nHost: a\r\n{TRACE_LINE}Content-Length: 3\r\n\r\nabc");
-        let first = traces.patched(bytes.as_bytes(), 0, 0).to_vec();
-        let other = traces.patched(bytes.as_bytes(), 1, 0).to_vec();
-        assert_eq!(traces.patched(bytes.as_bytes(), 0, 30), first);
-        assert_ne!(first, other);
-        let text = String::from_utf8(first).unwrap();
-        assert!(text.contains(&format!("\r\ntraceparent: 00-{}-", traces.id(0))), "{text}");
-        assert_eq!(traces.patched(bytes.as_bytes(), 0, bytes.len()), bytes.as_bytes());
     }
 }

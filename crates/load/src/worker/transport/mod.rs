@@ -1,11 +1,14 @@
+//! The transport of a connection: plain or TLS, paced, and sampled for its reap delay.
+
 mod pace;
 mod plain;
-mod reap;
+pub mod reap;
 mod tls;
 
-pub(crate) use pace::LimitedPace;
+pub use pace::LimitedPace;
 pub(crate) use plain::Plain;
-pub(crate) use reap::{ArrivalTime, SampledPace};
+pub use reap::ArrivalTime;
+pub(crate) use reap::SampledPace;
 pub(crate) use tls::Tls;
 
 use super::{Source, WireProtocol, Worker};

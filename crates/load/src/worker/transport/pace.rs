@@ -20,7 +20,7 @@ const GRID_NS: u64 = 1_000_000;
 const GROUPS: u64 = 64;
 
 /// Controls when a connection may read and how much.
-pub(crate) struct LimitedPace {
+pub struct LimitedPace {
     bytes_per_sec: f64,
     quantum: usize,
     /// Duration of one read. Delays up to this are made up for.
@@ -35,7 +35,8 @@ pub(crate) struct LimitedPace {
 }
 
 impl LimitedPace {
-    pub(crate) fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
+    /// `None` if the plan does not limit its clients.
+    pub fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
         let bytes_per_sec = clients.pace_bytes_per_sec()?.max(1.0);
         let quantum = ((bytes_per_sec / READS_PER_SEC) as usize).clamp(SMALLEST_READ, LARGEST_READ);
         let interval_ns = ((quantum as f64 * 1e9 / bytes_per_sec) as u64).min(999_999_999);
@@ -52,7 +53,8 @@ impl LimitedPace {
         })
     }
 
-    fn bits_per_sec(&self, window_ns: u64) -> Vec<f64> {
+    /// Received bits per second of each connection.
+    pub fn bits_per_sec(&self, window_ns: u64) -> Vec<f64> {
         let seconds = window_ns.max(1) as f64 / 1e9;
         self.received.iter().map(|bytes| (*bytes as f64 * 8.0 / seconds).round()).collect()
     }
@@ -71,13 +73,13 @@ impl LimitedPace {
     }
 
     /// Time before the request is not made up for, except the spread of the first requests.
-    pub(crate) fn request_leaves(&mut self, slot: usize, now_ns: u64) {
+    pub fn request_leaves(&mut self, slot: usize, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
     }
 
     /// Bytes that `slot` may read now, at most `most`; `None` while it pauses, with its timer set.
-    fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize> {
+    pub fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize> {
         if self.allowed_ns[slot] > now_ns {
             self.set_timer(slot);
             return None;
@@ -87,7 +89,7 @@ impl LimitedPace {
 
     /// Called when `slot` has read `bytes` of a response. A timer reads the rest, because the event that announced it
     /// does not repeat.
-    fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool) {
+    pub fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool) {
         if !self.makes_up {
             let allowed = &mut self.allowed_ns[slot];
             *allowed = (*allowed).max(now_ns.saturating_sub(self.interval_ns));
@@ -100,11 +102,12 @@ impl LimitedPace {
     }
 
     /// When the next timer is due; `u64::MAX`: never.
-    pub(crate) fn next_due_ns(&self) -> u64 {
+    pub fn next_due_ns(&self) -> u64 {
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
-    fn take_due(&mut self, now_ns: u64) -> Option<usize> {
+    /// A connection whose timer is due.
+    pub fn take_due(&mut self, now_ns: u64) -> Option<usize> {
         let Reverse((due_ns, slot)) = *self.timers.peek()?;
         if due_ns > now_ns {
             return None;
@@ -163,30 +166,5 @@ impl<S: Source, T: Transport, A: WireProtocol> Worker<'_, S, T, A> {
                 T::receive(self, slot, now);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_pauses_as_long_as_its_pace_requires() {
-        let clients = ClientPlan { read_bytes_per_sec: 50_000, ..Default::default() };
-        let mut pace = LimitedPace::new(&clients, 2).unwrap();
-        assert_eq!(pace.quantum, 5000);
-        let now = 10_000_000_000;
-        pace.request_leaves(0, now);
-        assert_eq!(pace.room(0, now, 64), Some(64));
-        pace.took(0, 5000, now, true);
-        assert_eq!(pace.room(0, now, 64), None);
-        assert_eq!(pace.next_due_ns(), now + 100_000_000);
-        assert_eq!(pace.take_due(now), None);
-        assert_eq!(pace.take_due(now + 100_000_000), Some(0));
-        assert_eq!(pace.take_due(u64::MAX), None, "one timer a connection");
-        assert_eq!(pace.room(0, now + 100_000_000, 10_000), Some(5000));
-        pace.took(0, 5000, now + 100_000_000, false);
-        assert_eq!(pace.next_due_ns(), now + 200_000_000);
-        assert_eq!(pace.bits_per_sec(1_000_000_000), [40_000.0, 0.0]);
     }
 }

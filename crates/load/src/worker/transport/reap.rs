@@ -19,8 +19,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One burst begins at a random time in each period. Switching stamps on and off costs every CPU, so bursts are not
 /// shorter.
-const PERIOD_NS: u64 = 500_000_000;
-const BURST_NS: u64 = 20_000_000;
+pub const PERIOD_NS: u64 = 500_000_000;
+/// Length of a burst.
+pub const BURST_NS: u64 = 20_000_000;
 /// A load shorter than this is one burst.
 const SHORT_NS: u64 = 1_000_000_000;
 /// Maximum time between the readings of two clocks that are compared.
@@ -31,7 +32,7 @@ const STEP_NS: u64 = 20_000;
 
 /// When the last byte of a response in a burst arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ArrivalTime {
+pub enum ArrivalTime {
     /// On the monotonic clock.
     At(u64),
     /// The kernel gave no stamp with the last read, or the wall clock that stamps refer to was set meanwhile.
@@ -62,12 +63,12 @@ impl SampledPace {
         if !bursts.times.is_always {
             socket::set_stamping(stamping.0, false)?;
         }
-        Ok(SampledPace { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
+        Ok(SampledPace { stamping, bursts, wall: WallClock::new(Offset::now()), stamp_ns: None })
     }
 
     pub(crate) fn never(plan: &LoadPlan) -> Self {
         let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(BurstTimes::from_plan(plan), 0) };
-        SampledPace { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
+        SampledPace { stamping: Socket(-1), bursts, wall: WallClock::new(Offset::now()), stamp_ns: None }
     }
 }
 
@@ -144,9 +145,11 @@ impl SampledPace {
 
 /// The planned times of bursts. They are random, so that they do not coincide with periodic work, and equal for all
 /// threads, because stamping costs every thread of the machine.
-struct BurstTimes {
-    seed: u64,
-    is_always: bool,
+pub struct BurstTimes {
+    /// Seed of the random times, equal for all threads.
+    pub seed: u64,
+    /// Whether one burst has the whole load.
+    pub is_always: bool,
 }
 
 impl BurstTimes {
@@ -154,7 +157,8 @@ impl BurstTimes {
         BurstTimes { seed: plan.seed, is_always: plan.duration_ns < SHORT_NS }
     }
 
-    fn next(&self, now_ns: u64) -> Range<u64> {
+    /// The burst at `now_ns`, or the next one.
+    pub fn next(&self, now_ns: u64) -> Range<u64> {
         if self.is_always {
             return 0..u64::MAX;
         }
@@ -180,7 +184,7 @@ impl BurstTimes {
 /// check after the planned end. So the time between two checks belongs to a burst as a whole or not at all, and the
 /// first check decides. The length of that time has no influence, so a stall is as likely to be sampled as any other
 /// moment, and as a whole.
-struct Bursts {
+pub struct Bursts {
     times: BurstTimes,
     connections: usize,
     phase: BurstPhase,
@@ -197,18 +201,20 @@ enum BurstPhase {
 }
 
 impl Bursts {
-    fn new(times: BurstTimes, connections: usize) -> Self {
+    /// Bursts of a thread with this many connections.
+    pub fn new(times: BurstTimes, connections: usize) -> Self {
         Bursts { times, connections, phase: BurstPhase::Off, burst: 0..0, next_ns: 0 }
     }
 
     /// Whether packets are stamped and reads request the stamps. Stamping stays on until the last response of the burst
     /// is read, because turning it off would delay that.
     #[inline]
-    fn is_dating(&self) -> bool {
+    pub fn is_dating(&self) -> bool {
         self.phase != BurstPhase::Off
     }
 
-    fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+    /// Called after each wait. Returns a burst that has ended.
+    pub fn after_wait(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         if now_ns < self.next_ns {
             return None;
         }
@@ -242,27 +248,29 @@ impl Bursts {
 
     /// Whether the response to a request sent at `sent_ns` belongs to the burst. A response without a stamp arrived
     /// before the burst or before stamping began, unless its request was sent later.
-    fn takes(&self, arrival: ArrivalTime, sent_ns: u64) -> bool {
+    pub fn takes(&self, arrival: ArrivalTime, sent_ns: u64) -> bool {
         match arrival {
             ArrivalTime::At(at_ns) => self.burst.contains(&at_ns),
             ArrivalTime::Unknown => self.burst.contains(&sent_ns),
         }
     }
 
-    fn open(&self) -> Range<u64> {
+    /// The burst in progress.
+    pub fn open(&self) -> Range<u64> {
         if self.phase == BurstPhase::On { self.burst.clone() } else { 0..0 }
     }
 }
 
 /// Converts stamps from the wall clock to the monotonic clock, which all other times use.
-struct WallClock {
+pub struct WallClock {
     offset: Offset,
     stepped_ns: u64,
 }
 
 impl WallClock {
-    fn new() -> Self {
-        WallClock { offset: Offset::now(), stepped_ns: 0 }
+    /// Starts with a known offset.
+    pub fn new(offset: Offset) -> Self {
+        WallClock { offset, stepped_ns: 0 }
     }
 
     /// Converts a stamp to the monotonic clock. The request was sent at `sent_ns`. A stamp that may be older than the
@@ -271,7 +279,8 @@ impl WallClock {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
 
-    fn convert(&mut self, stamp_ns: u64, sent_ns: u64, found: Offset, now_ns: u64) -> ArrivalTime {
+    /// Converts a stamp with an offset that was found at `now_ns`.
+    pub fn convert(&mut self, stamp_ns: u64, sent_ns: u64, found: Offset, now_ns: u64) -> ArrivalTime {
         self.compare(found, now_ns);
         let under_way = sent_ns..=now_ns + STEP_NS;
         match u64::try_from((stamp_ns as i64).saturating_sub(self.offset.ns)) {
@@ -293,9 +302,11 @@ impl WallClock {
 
 /// Wall clock minus monotonic clock, with the possible error: the thread may be interrupted between two readings.
 #[derive(Debug, Clone, Copy)]
-struct Offset {
-    ns: i64,
-    slack_ns: u64,
+pub struct Offset {
+    /// Difference in nanoseconds.
+    pub ns: i64,
+    /// Possible error in nanoseconds.
+    pub slack_ns: u64,
 }
 
 impl Offset {
@@ -313,151 +324,5 @@ impl Offset {
             }
         }
         best
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SENT_NS: u64 = 5_000_000_000;
-    fn wall(offset_ns: i64) -> (WallClock, Offset) {
-        let offset = Offset { ns: offset_ns, slack_ns: 1_000 };
-        (WallClock { offset, stepped_ns: 0 }, offset)
-    }
-
-    #[test]
-    fn a_time_stamp_is_converted_to_the_monotonic_clock() {
-        let (mut clock, same) = wall(1_700_000_000_000_000_000);
-        let stamp_ns = 1_700_000_000_000_000_000 + SENT_NS + 70_000;
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), ArrivalTime::At(SENT_NS + 70_000));
-        // Stamps before the request, and after its response was read: the wall clock was set and set back.
-        for wrong_ns in [stamp_ns - 100_000, stamp_ns + 1_000_000] {
-            assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), ArrivalTime::Unknown);
-        }
-    }
-
-    #[test]
-    fn a_time_stamp_that_may_precede_a_clock_step_is_ignored() {
-        for step_ns in [-3_600_000_000_000, -1_000_000, 1_000_000, 3_600_000_000_000] {
-            let (mut clock, before) = wall(1_700_000_000_000_000_000);
-            let stamp = |offset: Offset, at_ns: u64| (offset.ns + at_ns as i64) as u64;
-            let after = Offset { ns: before.ns + step_ns, ..before };
-            // The step is noticed at the first read after it, for a request that arrived before it.
-            let seen_ns = SENT_NS + 9_000_000;
-            let old = stamp(before, SENT_NS + 2_000_000);
-            assert_eq!(clock.convert(old, SENT_NS, after, seen_ns), ArrivalTime::Unknown, "{step_ns}");
-            // Another request was in flight during the step, whichever clock its stamp has.
-            for offset in [before, after] {
-                let stamp = stamp(offset, SENT_NS + 8_000_000);
-                assert_eq!(
-                    clock.convert(stamp, SENT_NS + 1, after, seen_ns + 1_000_000),
-                    ArrivalTime::Unknown,
-                    "{step_ns}"
-                );
-            }
-            // A request that was sent after the step was noticed.
-            let (sent_ns, arrived_ns) = (seen_ns + 10, seen_ns + 50_000);
-            let arrival = clock.convert(stamp(after, arrived_ns), sent_ns, after, seen_ns + 60_000);
-            assert_eq!(arrival, ArrivalTime::At(arrived_ns), "{step_ns}");
-        }
-    }
-
-    #[test]
-    fn an_interrupted_reading_is_not_a_clock_step() {
-        let (mut clock, good) = wall(1_000_000_000_000);
-        let poor = Offset { ns: good.ns + 4_000_000, slack_ns: 8_000_000 };
-        let stamp_ns = (good.ns as u64) + SENT_NS + 70_000;
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, poor, SENT_NS + 90_000), ArrivalTime::At(SENT_NS + 70_000));
-        assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), ArrivalTime::At(SENT_NS + 70_000));
-    }
-
-    /// Checks events from `now_ns` on, for a load of one connection that always has a response.
-    struct BurstCheck(Bursts);
-
-    impl BurstCheck {
-        fn new(seed: u64) -> Self {
-            BurstCheck(Bursts::new(BurstTimes { seed, is_always: false }, 1))
-        }
-
-        /// Makes two checks; returns whether a response that arrives after the second one, and is read at the third,
-        /// is sampled.
-        fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
-            self.0.after_wait(now_ns, 1, true);
-            let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // The response is read before the next check or after it. Or the thread is preempted between a wait that
-            // found nothing and its check; the next wait then finds the response.
-            let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(ArrivalTime::At(arrived_ns), 0);
-            let early = dated && read(&self.0);
-            self.0.after_wait(read_ns, 0, true);
-            let late = dated && read(&self.0);
-            self.0.after_wait(read_ns + 1, 1, true);
-            let latest = dated && read(&self.0);
-            assert_eq!((late, latest), (early, early), "at {now_ns}, read {gap_ns} ns after it");
-            (early, read_ns + 1)
-        }
-    }
-
-    #[test]
-    fn stalls_of_any_length_are_sampled_without_bias() {
-        const STALLS: u64 = 20_000;
-        let wanted = STALLS * BURST_NS / PERIOD_NS;
-        for stall_ns in [100_000, 7_000_000, 100_000_000, 1_000_000_000, 3_000_000_000] {
-            let (mut looks, mut now_ns, mut taken) = (BurstCheck::new(stall_ns), 0, 0);
-            for _ in 0..STALLS {
-                // In step with the periods: a stall, then checks every 5 ms until the next stall.
-                let again_ns = (now_ns + stall_ns).next_multiple_of(PERIOD_NS) + 60_000_000;
-                let (is_taken, next_ns) = looks.takes(now_ns, stall_ns);
-                taken += u64::from(is_taken);
-                now_ns = next_ns;
-                while now_ns < again_ns {
-                    now_ns = looks.takes(now_ns, 5_000_000.min(again_ns - now_ns)).1;
-                }
-            }
-            assert!(taken.abs_diff(wanted) < wanted / 4, "{taken} of {STALLS} stalls of {stall_ns} ns, not {wanted}");
-        }
-    }
-
-    #[test]
-    fn bursts_take_their_share_of_the_time_at_random_times() {
-        const PERIODS: u64 = 20_000;
-        const PLACES: u64 = PERIOD_NS / BURST_NS;
-        let times = BurstTimes { seed: 7, is_always: false };
-        let mut of_place = [0; PLACES as usize];
-        for period in 1..=PERIODS {
-            for (place, count) in (0..).zip(&mut of_place) {
-                let at_ns = period * PERIOD_NS + place * BURST_NS;
-                *count += u64::from(times.next(at_ns).contains(&at_ns));
-            }
-        }
-        let wanted = PERIODS / PLACES;
-        assert!(of_place.iter().all(|count: &u64| count.abs_diff(wanted) < wanted / 4), "{of_place:?}");
-    }
-
-    #[test]
-    fn arrivals_before_or_after_a_burst_do_not_belong_to_it() {
-        let mut bursts = BurstCheck::new(3).0;
-        let meant = bursts.times.next(SENT_NS);
-        let (on_ns, over_ns) = (meant.start + 1_000, meant.end + 9_000_000);
-        bursts.connections = 1_000;
-        bursts.after_wait(meant.start - 1, 0, true);
-        assert!(!bursts.is_dating());
-        assert_eq!((bursts.after_wait(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
-        // The burst is longer than planned because the thread was held up.
-        assert_eq!(bursts.after_wait(meant.end - 1, 512, false), None);
-        assert_eq!((bursts.after_wait(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
-        let is_of = |bursts: &Bursts, at_ns| bursts.takes(ArrivalTime::At(at_ns), SENT_NS);
-        for (at_ns, is_in) in [(on_ns - 1, false), (on_ns, true), (over_ns - 1, true), (over_ns, false)] {
-            assert_eq!(is_of(&bursts, at_ns), is_in, "{at_ns}");
-        }
-        // A response without a stamp arrived before the burst, unless its request was sent in the burst.
-        assert!(!bursts.takes(ArrivalTime::Unknown, on_ns - 1) && bursts.takes(ArrivalTime::Unknown, on_ns));
-        // The burst's last responses come after the events of other connections.
-        bursts.after_wait(over_ns + 1, 488, false);
-        assert!(bursts.is_dating(), "1,000 connections may have had none yet");
-        bursts.after_wait(over_ns + 2, 512, false);
-        assert!(bursts.is_dating(), "the last of them are only about to be read");
-        bursts.after_wait(over_ns + 3, 512, false);
-        assert!(!bursts.is_dating());
     }
 }
