@@ -32,25 +32,3 @@ pub fn split(allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
 pub fn are_apart(client: &[usize], server: &[usize]) -> bool {
     !server.is_empty() && !server.iter().any(|cpu| client.contains(cpu))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_written_as_they_are_read() {
-        for text in ["0", "0,2", "1-3,6"] {
-            assert_eq!(record::machine::cpu_list(&parse_list(text).unwrap()), text);
-        }
-        for text in ["", "a", "3-1", "-1", "0,,1", "99999"] {
-            assert!(parse_list(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn client_and_server_get_different_cpus_if_there_are_two() {
-        assert_eq!(split(&[0, 1]), (vec![0], vec![1]));
-        assert_eq!(split(&[0, 1, 2]), (vec![0], vec![1, 2]));
-        assert_eq!(split(&[3]), (vec![3], vec![3]));
-    }
-}

@@ -6,7 +6,7 @@ use analyze::sweep;
 use record::Criteria;
 use std::time::Duration;
 
-trait AsTyped {
+pub trait AsTyped {
     fn as_typed(&self) -> String;
 }
 
@@ -182,18 +182,4 @@ pub fn options() -> Vec<(String, String)> {
         ("AXIS_DELAY", sweep::DELAYS_MS.map(|ms| Duration::from_millis(ms as u64).as_typed()).join(",")),
     ];
     constants().into_iter().chain(more).map(|(name, value)| (name.to_lowercase(), value)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_formatted_as_they_are_typed() {
-        assert_eq!((seconds(90).as_typed(), milliseconds(200).as_typed()), ("90s".into(), "200ms".into()));
-        assert_eq!((Share(0.001).as_typed(), Share(0.07).as_typed()), ("0.1%".into(), "7%".into()));
-        assert_eq!((Bytes(64 << 10).as_typed(), Bytes(100).as_typed()), ("64KiB".into(), "100".into()));
-        assert_eq!((&[1u64, 2][..]).as_typed(), "1,2");
-        assert!(options().contains(&("p99_limit".into(), "100ms".into())));
-    }
 }

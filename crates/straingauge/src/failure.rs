@@ -45,7 +45,7 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Options of wrk, wrk2, ab, hey, oha and k6, and their equivalents here.
-const HABITS: [(&[&str], &str); 14] = [
+pub const HABITS: [(&[&str], &str); 14] = [
     (&["-n", "--requests", "--iterations"], "a load is limited by time: -d 10s"),
     (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
     (&["-z", "-D", "--duration-seconds"], "the duration is -d 10s"),
@@ -66,7 +66,7 @@ const HABITS: [(&[&str], &str); 14] = [
 const SECTIONS: [&str; 7] = ["load", "workload", "clients", "fleet", "path", "watching", "find"];
 
 /// The section with a key of this name, if it is a key that no option of `load` and `find` sets.
-fn section_of(key: &str) -> Option<&'static str> {
+pub fn section_of(key: &str) -> Option<&'static str> {
     use clap::CommandFactory;
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     let cli = crate::cli::Cli::command();
@@ -161,7 +161,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
 /// The reader of standard output has closed it. Other broken pipes are ordinary errors.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed by its reader")]
-struct ReaderGone;
+pub struct ReaderGone;
 
 /// Prints the error as one line and picks the exit code. A closed reader (`| head`) is not an error.
 pub fn report(error: &anyhow::Error) -> ExitCode {
@@ -228,59 +228,4 @@ pub fn print_either<V: serde::Serialize>(
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
     if is_json { print_json(&value()) } else { print(&text()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_closed_standard_output_counts_as_success() {
-        let code = |error: anyhow::Error| format!("{:?}", report(&error));
-        let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        assert_eq!(
-            code(anyhow::Error::new(broken).context("the server's input")),
-            format!("{:?}", ExitCode::from(FAILED))
-        );
-        assert_eq!(code(ReaderGone.into()), format!("{:?}", ExitCode::from(DONE)));
-    }
-
-    #[test]
-    fn hinted_options_of_other_tools_do_not_exist_here() {
-        use clap::CommandFactory;
-        let cli = crate::cli::Cli::command();
-        for command in ["load", "find"] {
-            let options = cli.find_subcommand(command).expect("a command").get_arguments();
-            let words: Vec<String> = options
-                .flat_map(|option| {
-                    let short = option.get_short().map(|letter| format!("-{letter}"));
-                    option.get_long().map(|word| format!("--{word}")).into_iter().chain(short)
-                })
-                .collect();
-            for word in HABITS.iter().flat_map(|(words, _)| *words) {
-                assert!(!words.contains(&word.to_string()), "{command} has {word}");
-            }
-        }
-    }
-
-    #[test]
-    fn keys_of_a_scenario_file_without_an_option_are_known() {
-        for (key, section) in
-            [("settle", "find"), ("precise", "load"), ("close-first", "clients"), ("quickack", "path")]
-        {
-            assert_eq!(section_of(key), Some(section), "{key}");
-        }
-        for other in ["budget", "connections", "no-such-key", "a\nb", ""] {
-            assert_eq!(section_of(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn a_quoted_cause_is_not_repeated() {
-        let cause = std::io::Error::from_raw_os_error(2);
-        let error = anyhow::Error::new(record::RunError::Read { path: "x".into(), source: cause });
-        let words = sentence(&error);
-        assert_eq!(words.matches("No such file").count(), 1, "{words}");
-        assert_eq!(sentence(&anyhow::anyhow!("b").context("a")), "a: b");
-    }
 }

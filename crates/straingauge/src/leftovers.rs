@@ -73,15 +73,3 @@ pub fn clean_up() -> Vec<String> {
     let failed = removal.not_removed.iter().map(|why| format!("left over from an earlier run: {why}"));
     removed.chain(failed).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_of_leftover_has_a_unique_name_and_a_naming_rule() {
-        let names: std::collections::BTreeSet<&str> = kinds().map(|kind| kind.name).collect();
-        assert_eq!(names.len(), kinds().count());
-        assert!(kinds().all(|kind| !kind.named.is_empty()));
-    }
-}

@@ -1,6 +1,8 @@
 //! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
 //! prints.
 
+#![allow(missing_docs, reason = "this is the program's code; modules are public for its tests alone")]
+
 /// Replaces the macro of the standard library, which panics if standard error was closed (`2>&1 | head`).
 macro_rules! eprintln {
     ($($words:tt)*) => {{
@@ -10,31 +12,31 @@ macro_rules! eprintln {
 }
 
 mod ask;
-mod cli;
-mod commands;
-mod companions;
-mod cpus;
-mod defaults;
-mod failure;
+pub mod cli;
+pub mod commands;
+pub mod companions;
+pub mod cpus;
+pub mod defaults;
+pub mod failure;
 mod fleet;
 mod input;
-mod leftovers;
-mod measure;
-mod measured;
-mod metrics;
+pub mod leftovers;
+pub mod measure;
+pub mod measured;
+pub mod metrics;
 mod names;
 mod output;
-mod plan;
-mod process;
+pub mod plan;
+pub mod process;
 mod progress;
-mod quantity;
-mod serve;
-mod server;
+pub mod quantity;
+pub mod serve;
+pub mod server;
 mod shift;
-mod signals;
+pub mod signals;
 mod tools;
-mod url;
-mod workload;
+pub mod url;
+pub mod workload;
 
 #[doc(hidden)]
 pub use cli::check_ranges;

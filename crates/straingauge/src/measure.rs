@@ -181,7 +181,7 @@ impl Runner {
 
 /// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; with several clients also the lowest and
 /// highest rate.
-fn progress_line(label: &str, now: &load::LoadProgress) -> String {
+pub fn progress_line(label: &str, now: &load::LoadProgress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);
     let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
@@ -213,26 +213,5 @@ pub fn label(plan: &LoadPlan) -> String {
     match plan.pace {
         Pace::Closed => format!("{} connection{}", plan.connections, if plan.connections == 1 { "" } else { "s" }),
         Pace::Open { rate_per_sec, .. } => format!("{} requests/s offered", format_si(rate_per_sec)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_about_several_clients_names_the_slowest_and_fits_a_narrow_terminal() {
-        let now = load::LoadProgress {
-            elapsed_ns: 12_300_000_000,
-            connected: 100_000,
-            throughput_per_sec: 1_234_567.0,
-            apart: Some([(17, 12_345.0), (3, 99_876.0)]),
-            ..load::LoadProgress::default()
-        };
-        let line = progress_line("1.25M requests/s offered", &now);
-        assert_eq!(line, "1.25M requests/s offered: 12.3 s, 1.23M requests/s: 12.3k (client 17) to 99.9k");
-        assert!(line.len() < 80);
-        let line = progress_line("1k requests/s offered", &load::LoadProgress { elapsed_ns: 0, apart: None, ..now });
-        assert_eq!(line, "1k requests/s offered: measuring 0.0 s, 100000 connected, 1.23M requests/s");
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics of `watch`, `load` and `find` for other programs, and their destinations.
 
-mod exporter;
+pub mod exporter;
 mod otlp;
 
 use crate::cli::{MetricsOptions, MetricsPlace};

@@ -2,8 +2,8 @@
 
 pub mod axis;
 mod clients;
-mod grpc;
-mod protocol;
+pub mod grpc;
+pub mod protocol;
 pub mod watching;
 
 use crate::cli::{
@@ -45,7 +45,7 @@ pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
 }
 
 /// Overrides keys of a scenario with those of `--set`: `find.settle=5s`.
-fn set(scenario: Options, keys: &[String]) -> Result<Options> {
+pub fn set(scenario: Options, keys: &[String]) -> Result<Options> {
     keys.iter().try_fold(scenario, |scenario, typed| {
         let wrong = |why: &str| wrong_usage(format!("--set '{}': {}", typed.escape_debug(), why.replace('\n', " ")));
         let split = |text: &str| text.split_once('.').map(|(section, key)| (section.to_string(), key.to_string()));
@@ -452,72 +452,4 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
     refuse_typed(&typed, |option| {
         format!("--until-sure repeats the sweeps over connections and rate as often as needed: leave {option} out")
     })
-}
-
-#[cfg(test)]
-pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
-    let options = Options { load: options.clone(), ..Options::default() };
-    let run = RunOptions { target: Target::parse(url)?, options, output: OutputOptions::default() };
-    load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(|(plan, _)| plan)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(options: &LoadOptions) -> Result<LoadPlan> {
-        of_url("http://127.0.0.1:8080/x", options)
-    }
-
-    #[test]
-    fn a_header_cannot_smuggle_another_request() {
-        let smuggled = LoadOptions { header: vec!["X: a\r\nHost: b".into()], ..Default::default() };
-        assert!(plan(&smuggled).is_err());
-        let owned = LoadOptions { header: vec!["Content-Length: 5".into()], ..Default::default() };
-        assert!(plan(&owned).is_err());
-        let fine = LoadOptions { header: vec!["X-Test: a: b".into()], ..Default::default() };
-        assert_eq!(plan(&fine).unwrap().headers, vec![("X-Test".to_string(), "a: b".to_string())]);
-    }
-
-    #[test]
-    fn a_set_key_overrides_the_file_and_the_last_value_wins() {
-        let file: Options =
-            toml::from_str("[load]\nprecise = false\nconnect-rate = 7\n[find]\nsettle = '1s'\n").unwrap();
-        let keys = ["load.precise=true", "find.settle=3s", "find.settle = 5s", "find.error-limit=0.5%"];
-        let options = set(file, &keys.map(String::from)).unwrap();
-        assert!(options.load.precise && options.load.connect_rate.is_some());
-        assert_eq!(options.find.settle.map(|time| time.0), Some(Duration::from_secs(5)));
-        assert_eq!(options.find.error_limit.map(|share| share.0), Some(0.005));
-        for (wrong, word) in [
-            ("settle=5s", "SECTION.KEY"),
-            ("find.settle", "SECTION.KEY"),
-            ("find.setle=5s", "setle"),
-            ("find.settle=soon", "soon"),
-            ("predict.rate=2x", "works only in files"),
-        ] {
-            let why = set(Options::default(), &[wrong.to_string()]).unwrap_err().to_string();
-            assert!(why.contains(word) && !why.contains('\n'), "{why}");
-        }
-    }
-
-    #[test]
-    fn until_sure_without_an_end_is_refused() {
-        let plan = |find: FindOptions| sweep_plan(&find, &LoadOptions::default());
-        let sure = |share| FindOptions { until_sure: Some(Share(share)), ..Default::default() };
-        let made = plan(sure(0.05)).unwrap();
-        assert_eq!((made.until_sure_ratio, made.repeats, made.budget_ns), (Some(0.05), 1000, 1_800_000_000_000));
-        assert_eq!(
-            plan(FindOptions { budget: Some("60s".parse().unwrap()), ..sure(0.1) }).unwrap().budget_ns,
-            60_000_000_000
-        );
-        for (refused, word) in [
-            (sure(0.01), "5% to 50%"),
-            (sure(0.9), "5% to 50%"),
-            (FindOptions { repeats: Some(Count(3)), ..sure(0.1) }, "--repeats"),
-            (FindOptions { compare_with: Some("scale".into()), ..sure(0.1) }, "--compare-with"),
-        ] {
-            let why = plan(refused).unwrap_err().to_string();
-            assert!(why.contains(word), "{why}");
-        }
-    }
 }

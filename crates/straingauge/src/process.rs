@@ -50,27 +50,7 @@ fn signal(child: &Child, daemons: &[u32], signal: Signal) {
 }
 
 /// The processes outside this group, which a signal to the group does not reach.
-fn left_the_group(group: Pid, processes: &[u32]) -> Vec<Pid> {
+pub fn left_the_group(group: Pid, processes: &[u32]) -> Vec<Pid> {
     let pids = processes.iter().filter_map(|pid| Pid::from_raw(*pid as i32));
     pids.filter(|pid| getpgid(Some(*pid)) != Ok(group)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::process::CommandExt;
-    use std::process::Command;
-
-    #[test]
-    fn a_process_of_the_group_gets_one_signal() {
-        let sleeper = |group: i32| Command::new("sleep").arg("600").process_group(group).spawn().unwrap();
-        let mut leader = sleeper(0);
-        let (mut member, mut daemon) = (sleeper(leader.id() as i32), sleeper(0));
-        let all = [leader.id(), member.id(), daemon.id()];
-        assert_eq!(left_the_group(Pid::from_child(&leader), &all), [Pid::from_child(&daemon)]);
-        assert_eq!(end(&mut leader, &all).and_then(|status| status.signal()), Some(libc::SIGTERM));
-        for child in [&mut member, &mut daemon] {
-            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        }
-    }
 }

@@ -265,7 +265,7 @@ impl Serving {
     }
 }
 
-fn parsed(head: &[u8]) -> HttpRequest<'_> {
+pub fn parsed(head: &[u8]) -> HttpRequest<'_> {
     let text = std::str::from_utf8(head).unwrap_or_default();
     let mut lines = text.split("\r\n");
     let target = lines.next().and_then(|line| line.strip_prefix("GET ")).and_then(|rest| rest.split(' ').next());
@@ -286,60 +286,4 @@ pub fn response(status: &str, content_type: &str, headers: &str, body: &[u8]) ->
          close\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_has_one_target_and_one_host() {
-        let of = |head: &str| {
-            let request = parsed(head.as_bytes());
-            (request.target.to_string(), request.host.map(String::from))
-        };
-        assert_eq!(
-            of("GET /a?b HTTP/1.1\r\nAccept: */*\r\nhOST: localhost:80 \r\n\r\n"),
-            ("/a?b".into(), Some("localhost:80".into()))
-        );
-        assert_eq!(of("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), ("/".into(), None));
-        assert_eq!(of("POST / HTTP/1.1\r\n\r\n"), (String::new(), None));
-        assert_eq!(of("\r\n\r\n"), (String::new(), None));
-    }
-
-    /// A site with large first news and then endless further ones.
-    struct Endless;
-
-    impl Site for Endless {
-        fn answer(&self, _: &HttpRequest<'_>) -> Response {
-            Response::Stream(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
-        }
-
-        fn news(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
-            (seen < 2).then(|| (seen + 1, vec![b'x'; 16 << 20]))
-        }
-    }
-
-    #[test]
-    fn followers_that_do_not_read_delay_neither_others_nor_the_end() {
-        let mut server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 4).expect("a port");
-        let address = server.address();
-        server.serve("test", Arc::new(Endless)).expect("a thread");
-        let connect = || {
-            let mut stream = TcpStream::connect(address).expect("it listens");
-            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
-            stream
-        };
-        // More connections than the server keeps, so that the oldest are closed.
-        let silent: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
-        let mut reader = connect();
-        let mut count = 0;
-        let mut chunk = vec![0; 1 << 20];
-        while count < 32 << 20 {
-            count += reader.read(&mut chunk).expect("news");
-        }
-        assert!(server.followers() <= 4, "{}", server.followers());
-        server.end();
-        drop(silent);
-    }
 }

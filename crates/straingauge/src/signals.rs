@@ -90,28 +90,3 @@ pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
         now.sa_sigaction != libc::SIG_IGN
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signal_to_the_process_and_its_group_counts_once() {
-        let stop = Stop::on_signals().expect("handlers can be installed");
-        for _ in 0..2 {
-            signal_hook::low_level::raise(SIGTERM).expect("a signal to ourselves");
-        }
-        assert!(stop.is_set());
-    }
-
-    #[test]
-    fn a_signal_that_was_ignored_stays_ignored() {
-        // SAFETY: there is no handler; the kernel drops the signal.
-        unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
-        let stop = Stop::on_signals().expect("handlers can be installed");
-        signal_hook::low_level::raise(SIGHUP).expect("a signal to ourselves");
-        assert!(!stop.is_set());
-        signal_hook::low_level::raise(SIGTERM).expect("a signal to ourselves");
-        assert!(stop.is_set());
-    }
-}

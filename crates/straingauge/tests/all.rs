@@ -15,6 +15,7 @@ mod browser {
 }
 mod ci_output;
 mod clients;
+mod command_line_parts;
 mod compare_page;
 mod document_server;
 mod documented;
@@ -29,6 +30,7 @@ mod interruption;
 mod leftovers;
 mod live;
 mod load_counts;
+mod measuring_parts;
 mod metrics;
 mod mixes;
 mod network_cuts;
@@ -36,9 +38,11 @@ mod package;
 #[allow(dead_code)]
 #[path = "../../report/tests/all/person.rs"]
 mod person;
+mod plan_parts;
 mod planted;
 mod predict;
 mod privileges;
+mod process_parts;
 mod profile_input;
 mod profile_kept;
 mod profile_sweep;
@@ -56,6 +60,7 @@ mod runs;
 mod schemas;
 mod server;
 mod server_elsewhere;
+mod serving_parts;
 mod shift;
 mod slow_down;
 mod slowest;

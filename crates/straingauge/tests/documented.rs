@@ -1,9 +1,9 @@
 //! The commands in README and docs work as written, in a folder with only the files that the page names. Times and
 //! counts are smaller here, and ports are free ones; otherwise the commands are unchanged.
 //!
-//! A test in `src/cli` checks that the command line accepts all of them.
+//! A test in `command_line_parts` checks that the command line accepts all of them.
 
-mod commands;
+pub mod commands;
 
 use crate::document_server::DocumentServer;
 use crate::rig::{Said, free_port, open_dir, program, repository, run, skip_unless};

@@ -18,7 +18,7 @@ pub fn parser() -> impl TypedValueParser<Value = Export> {
     OsStringValueParser::new().try_map(|value| parse(&value))
 }
 
-fn parse(value: &OsStr) -> Result<Export, String> {
+pub fn parse(value: &OsStr) -> Result<Export, String> {
     let bytes = value.as_bytes();
     let (word, file) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(place) => (&bytes[..place], &bytes[place + 1..]),
@@ -31,25 +31,4 @@ fn parse(value: &OsStr) -> Result<Export, String> {
         return Err(format!("the file is missing, as in {0}=FILE; {0}=- prints it", format.word()));
     }
     Ok(Export { format, file: OsString::from_vec(file.to_vec()).into() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_format_and_a_file_are_split_at_the_first_equals_sign() {
-        for format in ExportFormat::ALL {
-            let typed = OsString::from(format!("{}=a=b", format.word()));
-            assert_eq!(parse(&typed), Ok(Export { format, file: "a=b".into() }));
-        }
-        let odd = OsString::from_vec(b"pprof=\xff".to_vec());
-        assert_eq!(parse(&odd).unwrap().file.as_os_str().as_bytes(), b"\xff");
-        for (typed, words) in
-            [("perfetto=x", "one of pprof, firefox"), ("pprof", "file is missing"), ("pprof=", "missing")]
-        {
-            let why = parse(OsStr::new(typed)).unwrap_err();
-            assert!(why.contains(words), "{why}");
-        }
-    }
 }

@@ -145,7 +145,7 @@ impl FromStr for FleetSize {
 }
 
 /// Parses a custom resource of Ray: its name, and the amount that each worker needs.
-fn resource(text: &str) -> Result<(String, f64), String> {
+pub fn resource(text: &str) -> Result<(String, f64), String> {
     let (name, amount) = text.split_once('=').unwrap_or_default();
     match name {
         "" => return Err("a resource is a name and an amount, e.g. load=1".into()),
@@ -161,7 +161,7 @@ fn resource(text: &str) -> Result<(String, f64), String> {
 }
 
 /// Parses a label of Ray's nodes: key and value, which is one value, not an expression such as `in(a,b)`.
-fn label(text: &str) -> Result<(String, String), String> {
+pub fn label(text: &str) -> Result<(String, String), String> {
     // Ray's labels have the syntax of Kubernetes labels.
     let is_word = |word: &str, most: usize| {
         let is_whole = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
@@ -177,52 +177,4 @@ fn label(text: &str) -> Result<(String, String), String> {
         return Err("a label's key and value have letters and digits, with '-', '_' and '.' between them".into());
     }
     Ok((key.to_string(), value.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FleetSize, label, resource};
-
-    #[test]
-    fn workers_are_a_number_or_a_range() {
-        let of = |text: &str| text.parse::<FleetSize>();
-        assert_eq!(of("20"), Ok(FleetSize { least: 20, most: None }));
-        assert_eq!(of("3..2k"), Ok(FleetSize { least: 3, most: Some(2000) }));
-        for (wrong, words) in
-            [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "maximum 3"), ("..", ""), ("3..", ""), ("a", "")]
-        {
-            assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_resource_is_a_name_and_a_positive_amount() {
-        assert_eq!(resource("load=1"), Ok(("load".into(), 1.0)));
-        assert_eq!(resource("node:10.0.0.1=0.5"), Ok(("node:10.0.0.1".into(), 0.5)));
-        for (wrong, words) in [
-            ("load", "a name and an amount"),
-            ("=1", "a name and an amount"),
-            ("load=", "a number of at least 0.0001"),
-            ("load=0", "a number of at least 0.0001"),
-            ("load=-1", "a number of at least 0.0001"),
-            ("load=NaN", "a number of at least 0.0001"),
-            ("load=inf", "a number of at least 0.0001"),
-            ("load=1=2", "a number of at least 0.0001"),
-            ("CPU=1", "--worker-cpus"),
-            ("GPU=1", "a resource of Ray's own"),
-            ("memory=1", "a resource of Ray's own"),
-        ] {
-            assert!(resource(wrong).unwrap_err().contains(words), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_label_has_rays_syntax() {
-        for (text, key, value) in [("zone=b", "zone", "b"), ("ray.io/market-type=spot", "ray.io/market-type", "spot")] {
-            assert_eq!(label(text), Ok((key.into(), value.into())));
-        }
-        for wrong in ["zone", "=b", "zone=", "zone=!b", "zone=in(a,b)", "zone=b=c", "/zone=b", "-zone=b", "zone=b."] {
-            assert!(label(wrong).unwrap_err().contains("a label"), "{wrong}");
-        }
-    }
 }

@@ -5,10 +5,10 @@ mod clients;
 mod compare;
 mod doctor;
 mod drive;
-mod export;
+pub mod export;
 mod files;
 mod find;
-mod fleet;
+pub mod fleet;
 mod generate;
 mod help;
 mod load;
@@ -38,6 +38,7 @@ pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions};
+pub use help::HELP;
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use metrics::{MetricsOptions, MetricsPlace};
 pub use path::{PathOptions, PathWord};
@@ -217,7 +218,7 @@ pub fn generated(name: &str) -> anyhow::Result<String> {
 }
 
 /// The command line, with the help of `-h` or of `--help`.
-fn command(is_short: bool) -> clap::Command {
+pub fn command(is_short: bool) -> clap::Command {
     help::with_help(with_defaults(with_workers(Cli::command())), is_short)
 }
 
@@ -304,10 +305,3 @@ macro_rules! overlay {
     };
 }
 use overlay;
-
-#[cfg(test)]
-#[path = "../../tests/documented/commands.rs"]
-mod documented;
-
-#[cfg(test)]
-mod tests;

@@ -94,26 +94,3 @@ impl FromStr for KeyOptions {
 }
 
 read_as_typed!(KeyOptions);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_a_number_and_a_distribution() {
-        let keys: KeyOptions = "1M, zipf=0.99,size=1KiB,reads=50%,per-get=8,meta".parse().unwrap();
-        let expected = KeyOptions {
-            count: Some(1_000_000),
-            zipf: Some(0.99),
-            value_bytes: Some(1024),
-            read_ratio: Some(0.5),
-            per_get: Some(Count(8)),
-            is_meta: true,
-        };
-        assert_eq!(keys, expected);
-        assert_eq!("reads=1".parse(), Ok(KeyOptions { read_ratio: Some(1.0), ..KeyOptions::default() }));
-        for wrong in ["", "many", "zipf=x", "sise=3", "1M,,"] {
-            assert!(wrong.parse::<KeyOptions>().is_err(), "{wrong}");
-        }
-    }
-}

@@ -1,13 +1,13 @@
 //! `straingauge find`: sweeps the load, finds the zones, explains them, and writes a run directory with a report.
 
-mod axis;
+pub mod axis;
 mod beside;
 mod conclude;
-mod live;
-mod open_loop;
+pub mod live;
+pub mod open_loop;
 mod prove;
 mod search;
-mod second;
+pub mod second;
 mod warm_up;
 
 use super::load::parse_limits;
@@ -36,7 +36,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     search(drive, plan, &limits)
 }
 
-fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
+pub fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let mut options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
@@ -145,7 +145,7 @@ fn refuse_beside_a_proof(options: &FindOptions, drive: &RunOptions) -> Result<()
     })
 }
 
-pub(super) struct SearchPlan {
+pub struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
@@ -189,7 +189,7 @@ impl SearchPlan {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// Zones; also layers if permitted.
     Zones(IfPermitted),
     /// The cost of the server's layers per packet.
@@ -288,50 +288,4 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<SearchEnd> 
     }
     let hint = held_goodput(search.points(), &sweep.criteria);
     search.run(&mut RateSearch::new(sweep, hint, seed))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::{Cli, Command};
-    use crate::plan::LoadKind;
-    use clap::Parser;
-
-    fn planned(options: &[&str]) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
-        let words = ["straingauge", "find", "http://127.0.0.1:8080/"].iter().chain(options);
-        let Some(Command::Find(args)) = Cli::parse_from(words).command else { panic!("this is find") };
-        super::planned(*args)
-    }
-
-    #[test]
-    fn defaults_allow_for_the_path_and_typed_values_are_kept() {
-        let times = |options: &[&str]| {
-            let long = [&["--delay", "300ms", "--axis", "rate", "--axis-values", "10"], options].concat();
-            let (drive, plan, _) = planned(&long).expect("the options fit");
-            let made = crate::plan::load_plan(&drive, LoadKind::Sweep, Vec::new(), Vec::new());
-            let mut load = made.expect("the options fit").0;
-            let before = load.connect_timeout_ns;
-            let axis = plan.sweep.axis.as_ref().expect("it was typed");
-            axis::adapt(&mut load, axis, &drive.options.load, 600_000_000).expect("the options fit");
-            [load.timeout_ns, before, load.connect_timeout_ns, plan.sweep.criteria.p99_limit_ns]
-                .map(|ns| ns / 1_000_000)
-        };
-        assert_eq!(times(&[]), [11_200, 7_400, 1_700, 700]);
-        let typed = ["--timeout", "1s", "--set", "load.connect-timeout=2s", "--p99-limit", "50ms"];
-        assert_eq!(times(&typed), [1_000, 2_000, 2_000, 50]);
-    }
-
-    #[test]
-    fn open_loop_gaps_can_be_chosen_if_there_is_an_open_loop() {
-        for options in [&["--arrival", "constant"][..], &["--sweep", "rate", "--arrival", "constant"]] {
-            let (drive, plan, _) = planned(options).expect("the open loop is measured");
-            assert_eq!(plan.sweep.arrival, Arrival::Constant);
-            crate::plan::load_plan(&drive, LoadKind::Sweep, Vec::new(), Vec::new())
-                .expect("each point has its own pace");
-        }
-        for options in [&["--sweep", "connections"][..], &["--axis", "cold"]] {
-            let refused = planned(&[options, &["--arrival", "constant"]].concat());
-            assert!(refused.is_err_and(|why| why.to_string().contains("--arrival")), "{options:?}");
-        }
-    }
 }

@@ -208,7 +208,7 @@ fn finish(
 
 /// Warns about statuses that were probably not meant to be measured, if no response is useful: errors, redirects,
 /// another protocol. 304 is useful, because it answers a conditional request.
-fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<String> {
+pub fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<String> {
     let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
     let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
     if counts.keys().any(|status| is_useful(*status)) {
@@ -254,30 +254,4 @@ pub fn parse_limits(
 
 fn is_of_a_load(limit: &FailLimit) -> Result<(), &'static str> {
     if limit.figure().starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_load_without_any_requested_answer_is_useless() {
-        let said =
-            |statuses: &[u16]| useless_answers(&statuses.iter().map(|status| (*status, 1)).collect(), &Protocol::Http);
-        for useful in [&[200][..], &[304], &[206], &[304, 301], &[200, 500], &[]] {
-            assert_eq!(said(useful), None, "{useful:?}");
-        }
-        for (status, word) in [
-            (101, "another protocol"),
-            (300, "redirect"),
-            (301, "redirect"),
-            (308, "redirect"),
-            (404, "path"),
-            (503, "error log"),
-            (600, "error"),
-        ] {
-            assert!(said(&[status]).is_some_and(|why| why.contains(word)), "{status}");
-        }
-        assert!(said(&[301, 302]).is_some_and(|why| why.contains("redirect")));
-    }
 }

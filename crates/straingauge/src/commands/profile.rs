@@ -108,7 +108,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
+pub fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
     if args.accounting != Some(Method::Exact) {
         return Ok(());
     }
@@ -159,32 +159,5 @@ fn read_folded(path: &Path) -> Result<Folded> {
     match Folded::parse(BufReader::new(file)) {
         Ok(folded) => Ok(folded),
         Err(why) => bail!("{} holds no folded stacks: {why}", path.display()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::{Cli, Command};
-    use clap::Parser;
-
-    #[test]
-    fn options_that_accounting_does_not_use_are_refused() {
-        let said = |options: &str| {
-            let words = format!("straingauge profile :1 {options}");
-            let Some(Command::Profile(args)) = Cli::parse_from(words.split(' ')).command else { panic!("a profile") };
-            refuse_what_does_not_fit(&args).map_err(|error| failure::sentence(&error))
-        };
-        for fits in ["--accounting exact -d 2s", "-F 199 -d 2s --accounting sampled"] {
-            assert_eq!(said(fits), Ok(()), "{fits}");
-        }
-        for option in ["--frequency 199", "--flame a.svg", "--group a=b", "--export folded=a"] {
-            let refused = said(&format!("{option} --accounting exact"));
-            assert!(refused.is_err_and(|why| why.contains(option.split(' ').next().unwrap_or_default())), "{option}");
-        }
-        for option in ["-d 2s", "-F 199", "--group a=b", "--netns-of 1"] {
-            let words = format!("straingauge profile --diff a b {option}");
-            assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
-        }
     }
 }

@@ -217,28 +217,3 @@ const NOT_WRITTEN: &str = "the report could not be written";
 pub fn write_to(file: &Path, html: &str) -> Result<()> {
     crate::output::write(file, html.as_bytes()).context(NOT_WRITTEN)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::{Cli, Command};
-    use clap::Parser;
-    use std::fs;
-
-    #[test]
-    fn an_unwritable_run_is_reported_without_a_page() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let place = folder.path().to_str().expect("temporary paths are text");
-        fs::write(folder.path().join("run.json"), include_bytes!("../../../../fuzz/valid/run.json")).expect("ours");
-        // A folder in the file's place stops even root.
-        fs::create_dir(folder.path().join("report.html")).expect("ours");
-        let report = |options: &[&str]| {
-            let words = [&["straingauge", "report", place], options].concat();
-            let Some(Command::Report(args)) = Cli::parse_from(words).command else { panic!("this is report") };
-            run(args).map_err(|error| failure::sentence(&error))
-        };
-        assert_eq!(report(&["--json"]), Ok(ExitCode::from(failure::DONE)));
-        let why = report(&[]).unwrap_err();
-        assert!(why.contains("report.html") && why.contains("--page") && !why.contains("--out"), "{why}");
-    }
-}

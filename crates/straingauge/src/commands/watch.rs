@@ -1,6 +1,6 @@
 //! `straingauge watch :PORT`: shows what a running server does, request by request, without disturbing it.
 
-mod control_group;
+pub mod control_group;
 mod keys;
 mod privileges;
 mod recording;

@@ -45,35 +45,12 @@ impl Exporter {
         self.server.serve("metrics", Arc::clone(&self.newest))
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
     pub fn publish(&self, metrics: Arc<Metrics>) {
         *lock(&self.newest.0) = metrics;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::serve::IO_TIMEOUT;
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-    use std::time::Instant;
-
-    /// Only a response ends the waits in this test: the idle connections neither send nor close.
-    #[test]
-    fn idle_connections_do_not_delay_a_scrape() {
-        let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
-        let address = exporter.server.address();
-        exporter.serve().expect("a thread");
-        let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
-        for _ in 0..3 {
-            let mut stream = TcpStream::connect(address).expect("it listens");
-            let began = Instant::now();
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
-            let mut text = String::new();
-            stream.read_to_string(&mut text).expect("an answer");
-            assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
-            assert!(began.elapsed() < IO_TIMEOUT, "it did not wait for the idle ones to be given up");
-        }
-        drop(idle);
     }
 }

@@ -10,7 +10,7 @@ const MAX_VALUES: usize = 64;
 /// Larger than any machine allows; this machine's limits are checked later.
 const MOST: f64 = 1e7;
 
-pub(super) fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
+pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
     let Some(word) = options.axis else {
         let typed = [
             (options.axis_values.is_some(), "--axis-values"),
@@ -158,68 +158,5 @@ pub fn turn_to(plan: &mut LoadPlan, at: AxisPlace, arrival: Arrival, open_connec
         }
         Axis::InFlight => plan.protocol.set_pipeline(at.value as u32),
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::AxisWord;
-    use crate::quantity::Count;
-
-    fn options(axis: AxisWord, values: &str) -> FindOptions {
-        FindOptions { axis: Some(axis), axis_values: Some(values.into()), ..Default::default() }
-    }
-
-    #[test]
-    fn values_are_sorted_counts_or_rates() {
-        let plan = axis_plan(&options(AxisWord::Cold, "2k, 0,750,750"), &LoadOptions::default()).unwrap().unwrap();
-        assert_eq!(plan.values, [0.0, 750.0, 2000.0]);
-        let plan = axis_plan(&options(AxisWord::Rate, "0.5,10k"), &LoadOptions::default()).unwrap().unwrap();
-        assert_eq!(plan.values, [0.5, 10_000.0]);
-        let plan = axis_plan(&options(AxisWord::Rate, "2.5x"), &LoadOptions::default()).unwrap().unwrap();
-        assert_eq!((plan.values, plan.overload_ratio), (Vec::new(), 2.5));
-        let plan = axis_plan(&options(AxisWord::Delay, "20ms,0,1.5ms"), &LoadOptions::default()).unwrap().unwrap();
-        assert_eq!(plan.values, [0.0, 1.5e6, 20e6]);
-    }
-
-    #[test]
-    fn places_are_words_and_a_function() {
-        let plan = axis_plan(
-            &FindOptions { places: Some("send, function=main,send".into()), ..options(AxisWord::SlowDown, "5us,0") },
-            &LoadOptions::default(),
-        );
-        let plan = plan.unwrap().unwrap();
-        assert_eq!((plan.values, plan.slowed), (vec![0.0, 5e3], vec![SlowPlace::Send, SlowPlace::Function]));
-        assert_eq!(plan.function.as_deref(), Some("main"));
-    }
-
-    #[test]
-    fn invalid_values_are_refused_with_the_options_name() {
-        let none = LoadOptions::default();
-        for (options, load, word) in [
-            (options(AxisWord::Cold, "1,,2"), &none, "--axis-values"),
-            (options(AxisWord::Cold, "-5"), &none, "--axis-values"),
-            (options(AxisWord::Connections, "0"), &none, "nothing"),
-            (options(AxisWord::Delay, "20"), &none, "--axis-values"),
-            (options(AxisWord::Delay, "8760h"), &none, "10s"),
-            (options(AxisWord::Cold, "1e300"), &none, "--axis-values"),
-            (FindOptions { axis_values: Some("1".into()), ..Default::default() }, &none, "--axis"),
-            (options(AxisWord::Rate, "-1x"), &none, "multiple"),
-            (options(AxisWord::Cold, "2x"), &none, "--axis-values"),
-            (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
-            (options(AxisWord::Cpus, "0,1"), &none, "nothing"),
-            (options(AxisWord::SlowDown, "0"), &none, "no delay would be added"),
-            (
-                FindOptions { places: Some("function".into()), ..options(AxisWord::SlowDown, "1us") },
-                &none,
-                "function=NAME",
-            ),
-            (FindOptions { places: Some("send".into()), ..Default::default() }, &none, "--axis"),
-            (options(AxisWord::Cold, "1"), &LoadOptions { cold: Some(Count(3)), ..Default::default() }, "--cold"),
-        ] {
-            let why = axis_plan(&options, load).unwrap_err().to_string();
-            assert!(why.contains(word), "{why}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Splits `METHOD` or `METHOD@FILE` into the method's name, without the leading slash, and the file that describes
 /// it.
-pub(super) fn method(typed: &str) -> Result<(String, Option<&Path>)> {
+pub fn method(typed: &str) -> Result<(String, Option<&Path>)> {
     let (method, file) = typed.split_once('@').map_or((typed, None), |(method, file)| (method, Some(Path::new(file))));
     let method = method.trim_start_matches('/');
     let is_word =
@@ -66,7 +66,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
+pub fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let name = file.display().to_string().escape_debug().to_string();
     let pool =
         DescriptorPool::decode(read_file(file, MAX_BODY_BYTES, "--grpc METHOD@FILE")?.as_slice()).map_err(|_| {
@@ -97,7 +97,7 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     Ok(found.input())
 }
 
-fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
+pub fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
     let json: &[u8] = if json.is_empty() { b"{}" } else { json };
     let name = of.full_name().to_string();
     let wrong = |why: serde_json::Error| {
@@ -107,51 +107,4 @@ fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
     let message = DynamicMessage::deserialize(of, &mut reader).map_err(wrong)?;
     reader.end().map_err(wrong)?;
     Ok(message.encode_to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What `protoc --descriptor_set_out` makes of `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item)
-    /// returns (stream Item); rpc Fill (stream Item) returns (Item); }` in package shop, with `message Item { string
-    /// name = 1; uint32 count = 2; }`.
-    const SHOP: &[u8] = b"\
-        \n\xab\x01\n\nshop.proto\x12\x04shop\"#\n\x04Item\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05count\x18\
-        \x02 \x01(\r2j\n\x04Cart\x12\x1d\n\x03Add\x12\n.shop.Item\x1a\n.shop.Item\x12!\n\x05Watch\x12\n.shop.Ite\
-        m\x1a\n.shop.Item0\x01\x12 \n\x04Fill\x12\n.shop.Item\x1a\n.shop.Item(\x01b\x06proto3";
-
-    #[test]
-    fn a_message_is_made_from_json_and_errors_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, other) = (folder.path().join("shop.pb"), folder.path().join("other"));
-        std::fs::write(&file, SHOP).unwrap();
-        std::fs::write(&other, b"\xff\xff").unwrap();
-        let item = || input(&file, "shop.Cart/Add").unwrap();
-        assert_eq!(encoded(item(), br#"{"name": "pen", "count": 300}"#).unwrap(), b"\x0a\x03pen\x10\xac\x02");
-        assert_eq!(encoded(item(), b"").unwrap(), b"");
-        assert_eq!(input(&file, "shop.Cart/Watch").unwrap().full_name(), "shop.Item", "it is answered by a stream");
-        for json in ["{", "[]", r#"{"names": "pen"}"#, r#"{"count": "x"}"#, "{} {}"] {
-            let why = encoded(item(), json.as_bytes()).unwrap_err().to_string();
-            assert!(why.contains("not a shop.Item in JSON") && !why.contains('\n'), "{why}");
-        }
-        for (file, method, words) in [
-            (&file, "shop.Card/Add", "it has shop.Cart"),
-            (&file, "shop.Cart/Ad", "it has Add, Watch, Fill"),
-            (&file, "shop.Cart/Fill", "takes a stream"),
-            (&other, "shop.Cart/Add", "descriptor_set_out"),
-        ] {
-            let why = input(file, method).unwrap_err().to_string();
-            assert!(why.contains(words) && !why.contains('\n'), "{why}");
-        }
-    }
-
-    #[test]
-    fn a_method_has_a_service_and_a_name() {
-        assert_eq!(method("/a.b.C/D").unwrap(), ("a.b.C/D".to_string(), None));
-        assert_eq!(method("a.b.C/D@c.pb").unwrap().1, Some(Path::new("c.pb")));
-        for wrong in ["", "a", "a/", "/", "a/b/c", "a b/c"] {
-            assert!(method(wrong).unwrap_err().to_string().contains("package.Service/Method"), "{wrong}");
-        }
-    }
 }

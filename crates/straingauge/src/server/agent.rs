@@ -94,7 +94,7 @@ fn program(word: &str) -> std::path::PathBuf {
 
 /// Replaces the words PORT and PID by those of the server. A word may be part of an argument (`:PORT`), but not of a
 /// longer word or a variable (`$PORT`, `PORT_NAME`).
-fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
+pub fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
     let replaced = |text: &str, word: &str, by: &str| {
         let mut out = String::new();
         let mut rest = text;
@@ -113,21 +113,4 @@ fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
     let port = port.to_string();
     let with_pid = |text: String| pid.map_or(text.clone(), |pid| replaced(&text, "PID", &pid.to_string()));
     argv.iter().map(|word| with_pid(replaced(word, "PORT", &port))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::addressed;
-
-    #[test]
-    fn port_and_pid_are_replaced_only_as_whole_words() {
-        let of = |word: &str| addressed(&[word.to_string()], 8080, Some(77)).remove(0);
-        assert_eq!(of(":PORT"), ":8080");
-        assert_eq!(of("PID"), "77");
-        assert_eq!(of("--url=http://127.0.0.1:PORT/x?PORT"), "--url=http://127.0.0.1:8080/x?8080");
-        for same in ["EXPORT", "PORTS", "$PORT", "${PORT}", "PORT=1", "$STRAINGAUGE_SERVER_PID", "RAPID", "port"] {
-            assert_eq!(of(same), same);
-        }
-        assert_eq!(addressed(&["PID".into()], 1, None), ["PID"], "no process is known");
-    }
 }

@@ -60,21 +60,3 @@ impl Distance {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_client_determines_the_distance() {
-        let place = |machine: &str, network: &str| HostPlace { machine: machine.into(), network: network.into() };
-        let server = place("s", "s 1");
-        let (far, beside, within) = (place("c", "c 1"), place("s", "s 2"), place("s", "s 1"));
-        let of =
-            |clients: &[&HostPlace]| Distance::between(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
-        assert_eq!(of(&[&far]), Distance::Machine);
-        assert_eq!(of(&[&far, &beside]), Distance::Network);
-        assert_eq!(of(&[&far, &within, &beside]), Distance::None);
-        assert_eq!(Distance::between(&HostPlace::default(), &[far]), Distance::Unknown);
-    }
-}

@@ -3,7 +3,7 @@
 
 mod received;
 mod resolve;
-mod supply;
+pub mod supply;
 pub mod targets;
 
 pub use received::Received;

@@ -159,7 +159,7 @@ impl ReplaySource for NoSteps {
     }
 }
 
-struct LogSteps<'a> {
+pub struct LogSteps<'a> {
     log: &'a LogFile,
     options: ReplayOptions,
     plan: Plan,
@@ -180,7 +180,7 @@ struct LogSteps<'a> {
 }
 
 impl<'a> LogSteps<'a> {
-    fn open(
+    pub fn open(
         log: &'a LogFile,
         source: &TraceSource,
         share: LoadShare,
@@ -316,118 +316,5 @@ impl ReplaySource for LogSteps<'_> {
             evicted: self.evicted_before + read.evicted,
             ..self.first.clone().unwrap_or(read)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A log with `each` requests in each second, each from another client.
-    fn log(file: &tempfile::NamedTempFile, seconds: u32, each: u32) -> LogFile {
-        let line = |n: u32| {
-            let (client, second) = (n % 250, n / each);
-            format!("10.0.0.{client} - - [17/May/2015:10:05:{second:02} +0000] \"GET /a HTTP/1.1\" 200 5\n")
-        };
-        let text: String = (0..seconds * each).map(line).collect();
-        std::fs::write(file.path(), text).unwrap();
-        let reader = TraceReader::open(file.path(), &LogFormat::Common).unwrap();
-        let shape = LogShape::read(reader, u64::MAX).unwrap();
-        LogFile {
-            path: file.path().into(),
-            format: LogFormat::Common,
-            has_body_sizes: true,
-            is_empty: false,
-            origin_ns: None,
-            round_ns: shape.round_ns(),
-            shape: Some(shape),
-        }
-    }
-
-    fn source(speed: f64) -> TraceSource {
-        TraceSource {
-            file: "a log".into(),
-            format: "common".into(),
-            speed: Some(speed),
-            session_gap_ns: 15_000_000_000,
-            has_host: false,
-            is_repeated: true,
-        }
-    }
-
-    #[test]
-    fn a_log_restarts_after_its_last_second() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let (log, speed) = (log(&file, 3, 10), 0.5);
-        let mut steps = LogSteps::open(&log, &source(speed), LoadShare::WHOLE, 7, u64::MAX).unwrap();
-        let (mut last_ns, mut requests) = (0, 0);
-        while requests < 300 {
-            let at_ns = match steps.next_step().unwrap().unwrap() {
-                ReplayStep::Close { at_ns, .. } => at_ns,
-                ReplayStep::Request(request) => {
-                    let second = requests / 10;
-                    assert_eq!(request.intended_ns / 2_000_000_000, second, "request {requests}");
-                    requests += 1;
-                    request.intended_ns
-                }
-            };
-            assert!(at_ns >= last_ns, "a step at {at_ns} comes after one at {last_ns}, and would be late");
-            last_ns = at_ns;
-        }
-    }
-
-    /// Steps of a log with these dates in May (UTC), and the sentence that ends them, if any.
-    fn of_dates(dates: &[&str], speed: Option<f64>, length_ns: u64) -> (usize, Option<String>) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let log = log(&file, 1, 1);
-        let line = |date: &&str| format!("10.0.0.1 - - [{date} +0000] \"GET /a HTTP/1.1\" 200 5\n");
-        std::fs::write(file.path(), dates.iter().map(line).collect::<String>()).unwrap();
-        let source = TraceSource { speed, is_repeated: false, ..source(1.0) };
-        let mut steps = LogSteps::open(&log, &source, LoadShare::WHOLE, 7, length_ns).unwrap();
-        let mut requests = 0;
-        loop {
-            match steps.next_step() {
-                Some(Ok(ReplayStep::Request(_))) => requests += 1,
-                Some(Ok(ReplayStep::Close { .. })) => {}
-                Some(Err(why)) => return (requests, Some(why)),
-                None => return (requests, None),
-            }
-        }
-    }
-
-    #[test]
-    fn a_replay_does_not_wait_for_years() {
-        let jump = ["01/Jan/1970:00:00:03", "01/Jan/1970:00:00:04", "17/May/2015:10:05:03", "17/May/2015:10:05:04"];
-        let (sent, why) = of_dates(&jump, Some(1.0), u64::MAX);
-        let why = why.expect("the replay ends");
-        assert!(sent == 2 && why.contains(": line 3 is 16572.4 days later than the lines above it"), "{sent}: {why}");
-        // No long wait occurs without times, in a shorter window, or at a high speed.
-        assert_eq!(of_dates(&jump, None, u64::MAX), (4, None));
-        assert_eq!(of_dates(&jump, Some(1.0), 60_000_000_000), (4, None));
-        assert_eq!(of_dates(&jump, Some(1e6), u64::MAX), (4, None));
-        // A gap of less than a day is accepted.
-        let quiet = ["16/May/2015:12:05:03", "17/May/2015:10:05:03"];
-        assert_eq!(of_dates(&quiet, Some(1.0), u64::MAX), (2, None));
-    }
-
-    #[test]
-    fn the_clients_of_a_log_are_counted_over_its_rounds() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let log = log(&file, 3, 10);
-        let mut steps = LogSteps::open(&log, &source(1.0), LoadShare::WHOLE, 7, u64::MAX).unwrap();
-        let mut requests = 0;
-        while requests < 61 {
-            requests += u64::from(matches!(steps.next_step(), Some(Ok(ReplayStep::Request(_)))));
-        }
-        let account = steps.account();
-        assert_eq!((account.requests, account.clients, account.largest_client_requests), (61, 30, 3));
-    }
-
-    #[test]
-    fn a_tiny_speed_does_not_overflow() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let log = log(&file, 2, 1);
-        let mut steps = LogSteps::open(&log, &source(1e-12), LoadShare::WHOLE, 7, u64::MAX).unwrap();
-        assert!((0..20).all(|_| steps.next_step().unwrap().is_ok()));
     }
 }

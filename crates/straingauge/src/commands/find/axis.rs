@@ -77,7 +77,7 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
 }
 
 /// Sets the plan's defaults for an axis; options that the user gave stay. `round_trip_ns`: that of the path.
-pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, round_trip_ns: u64) -> Result<()> {
+pub fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, round_trip_ns: u64) -> Result<()> {
     match axis.axis {
         // A client in overload gives up an attempt early and retries for the next request (Banga and Druschel 1997).
         Axis::Rate if typed.connect_timeout.is_none() => {

@@ -44,7 +44,7 @@ pub(super) fn is_heard(point: &Point) -> bool {
 
 /// The connections that a closed loop needed at its peak, with headroom as long as they did not slow the server down,
 /// and their maximum. `None` without a closed loop.
-pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
+pub fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let is_served = |point: &Point| is_heard(point) && point.outcomes.failed_ratio() <= SERVED_ERROR_RATIO;
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == Sweep::Connections) {
@@ -66,7 +66,7 @@ pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
 
 /// More connections for a load whose requests waited for a connection although the server can answer the rate.
 /// `capacity_per_sec`: the highest rate of a closed loop.
-pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
+pub fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
     let offered = point.offered_per_sec()?;
     let is_possible = capacity_per_sec.is_none_or(|capacity| offered <= capacity);
     let is_waiting = is_possible && point.value(names::CONNECTION_WAIT_P99)? > WAIT_US;
@@ -75,13 +75,13 @@ pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> O
 }
 
 /// Whether the server answered more requests and failed no more.
-pub(super) fn is_more(point: &Point, before: &Point) -> bool {
+pub fn is_more(point: &Point, before: &Point) -> bool {
     let good = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
     let is_served = point.outcomes.failed_ratio() <= before.outcomes.failed_ratio().max(SERVED_ERROR_RATIO);
     is_served && good(point) >= MORE_RATIO * good(before)
 }
 
-pub(super) struct TriedConnections {
+pub struct TriedConnections {
     pub connections: u64,
     outcomes: Outcomes,
 }
@@ -107,7 +107,7 @@ impl TriedConnections {
     }
 
     /// The result in words: `0 of 250 connections answered with 1,024 open`.
-    fn outcome(&self) -> String {
+    pub fn outcome(&self) -> String {
         let Outcomes { connections_silent: silent, connections_used: used, closed_unused, non_2xx, .. } = self.outcomes;
         let answered = used.saturating_sub(silent);
         let mut words =
@@ -124,7 +124,7 @@ impl TriedConnections {
 /// Tries the most connections, then fewer. Returns `None` if the server serves the most, or if fewer do not help.
 /// Otherwise returns the first try and the largest number that is served and gets more responses. `known`: most
 /// connections of a closed loop with responses, 0 without one.
-pub(super) fn served<E>(
+pub fn served<E>(
     plan: &LoadPlan,
     most: u64,
     known: u64,
@@ -152,6 +152,3 @@ pub(super) fn served<E>(
     }
     Ok(None)
 }
-
-#[cfg(test)]
-mod tests;

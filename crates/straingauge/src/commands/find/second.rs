@@ -10,7 +10,7 @@ use record::PlainText;
 use std::process::Command;
 use std::time::Duration;
 
-pub(in crate::commands) struct Second {
+pub struct Second {
     /// The command of the second server, or the command that runs with the first.
     pub command: Vec<String>,
     /// Time for a command to start or end; `None` for a second server.
@@ -64,7 +64,7 @@ fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
 
 /// The second server's command; `scale` means the first server under scalable select. For a local server, the tool
 /// checks whether it applies.
-pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
+pub fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with also needs the first server: add -- SERVER ..."));
     }
@@ -92,21 +92,4 @@ fn applies(server: &[String]) -> Result<()> {
         bail!("{}", PlainText::new(why.trim_start_matches("straingauge scale: "), 1000));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_servers_command_is_split_like_a_shell_command() {
-        let first = vec!["nginx".to_string()];
-        let words = command("nginx -c '/a b/c.conf' -g \"daemon off;\"", &first, false).unwrap();
-        assert_eq!(words, ["nginx", "-c", "/a b/c.conf", "-g", "daemon off;"]);
-        assert_eq!(command("scale", &first, true).unwrap(), ["straingauge", "scale", "--", "nginx"]);
-        for wrong in ["", "  ", "nginx 'open"] {
-            assert!(command(wrong, &first, false).is_err(), "{wrong}");
-        }
-        assert!(command("nginx", &[], false).unwrap_err().to_string().contains("-- SERVER"));
-    }
 }

@@ -18,7 +18,7 @@ pub fn found(word: &Path) -> Result<PathBuf> {
     }
 }
 
-fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
+pub fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
     let mut matches = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     let mut seen = 0;
@@ -60,35 +60,4 @@ fn is_named(folder: &str, name: &str) -> bool {
     let id = stem.rsplit('-').next().unwrap_or(stem);
     let is_id = name.len() >= SHORT_ID && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     folder == name || stem == name || is_id && id.starts_with(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_and_containers_are_found_by_name() {
-        let root = tempfile::tempdir().unwrap();
-        let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-        let other = "0123456789abffff0123456789abcdef0123456789abcdef0123456789abcdef";
-        let groups = [
-            "system.slice/nginx.service".to_string(),
-            format!("system.slice/docker-{id}.scope"),
-            format!("kubepods.slice/kubepods-pod1.slice/cri-containerd-{other}.scope"),
-        ];
-        groups.iter().for_each(|group| std::fs::create_dir_all(root.path().join(group)).unwrap());
-        let found = |name: &str| by_name(root.path(), name).map_err(|error| error.to_string());
-        for (name, group) in [
-            ("nginx", &groups[0]),
-            ("nginx.service", &groups[0]),
-            (id, &groups[1]),
-            (&id[..16], &groups[1]),
-            (&other[..16], &groups[2]),
-        ] {
-            assert_eq!(found(name), Ok(root.path().join(group)), "{name}");
-        }
-        assert!(found(&id[..12]).unwrap_err().contains("2 control groups"), "two ids begin so");
-        assert!(found("apache").unwrap_err().contains("no control group"), "there is none");
-        assert!(found("0123").is_err(), "too short to be an id");
-    }
 }
