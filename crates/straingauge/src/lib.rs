@@ -32,7 +32,7 @@ mod progress;
 pub mod quantity;
 pub mod serve;
 pub mod server;
-mod shift;
+pub mod shift;
 pub mod signals;
 mod tools;
 pub mod url;

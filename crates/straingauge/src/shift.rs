@@ -1,7 +1,7 @@
 //! `find --shift`: the load is live traffic. The user's command moves a share of it to the server, the watch measures
 //! it, and guards return the server to its usual share at once, also if straingauge is killed.
 
-mod share;
+pub mod share;
 
 pub use share::{COMMAND, restore_on_end};
 

@@ -136,3 +136,45 @@ mod wan {
         assert_eq!(of(udp), ["0.0.0.0:53"]);
     }
 }
+
+mod share {
+    use record::scenario::ShiftPlan;
+    use straingauge::shift::share::ShareCommand;
+
+    /// A command that appends each share to a file, in a folder of its own.
+    fn plan(folder: &tempfile::TempDir, extra: &str) -> (ShiftPlan, std::path::PathBuf) {
+        let file = folder.path().join("shares");
+        let command = format!("echo {{share}} >> '{}'; {extra}", file.display());
+        (ShiftPlan { command, usual: 25.0, most: 100.0 }, file)
+    }
+
+    fn written(file: &std::path::Path) -> String {
+        std::fs::read_to_string(file).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_usual_share_is_restored_at_the_end_and_after_a_failed_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shift, file) = plan(&folder, "test {share} -lt 60");
+        let mut share = ShareCommand::unguarded(shift);
+        share.set(25.0).unwrap();
+        share.set(40.0).unwrap();
+        let refused = share.set(80.0).unwrap_err().to_string();
+        assert!(refused.contains("failed with") && refused.contains("25 is restored"), "{refused}");
+        share.set(50.0).unwrap();
+        drop(share);
+        assert_eq!(written(&file), "25 40 80 25 50 25");
+    }
+
+    #[test]
+    fn a_share_that_cannot_be_restored_is_reported_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shift, file) = plan(&folder, "echo no such backend >&2; false");
+        let mut share = ShareCommand::unguarded(shift);
+        let said = share.set(40.0).unwrap_err().to_string();
+        for part in ["no such backend", "NOT RESTORED", "run the command yourself with {share} = 25"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(written(&file), "40 25 25");
+    }
+}

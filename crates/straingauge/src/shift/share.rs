@@ -28,11 +28,18 @@ pub struct ShareCommand {
 }
 
 impl ShareCommand {
+    /// Without a watchdog.
+    pub fn unguarded(plan: ShiftPlan) -> ShareCommand {
+        ShareCommand { plan, now: f64::NAN, has_moved: false, watchdog: None }
+    }
+
     /// Starts the watchdog, which sets the usual share if this process ends without doing so.
     pub fn guarded(plan: &ShiftPlan) -> Result<ShareCommand> {
         let watchdog = Guardian::with(&[COMMAND, &plan.command, &plan.usual.to_string()])
             .map_err(|error| anyhow!("no traffic was moved, because the watchdog could not be started: {error}"))?;
-        Ok(ShareCommand { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
+        let mut share = ShareCommand::unguarded(plan.clone());
+        share.watchdog = Some(watchdog);
+        Ok(share)
     }
 
     pub fn now(&self) -> f64 {
@@ -129,50 +136,4 @@ pub fn restore_on_end(command: &str, usual: f64) -> ExitCode {
     std::thread::sleep(AGAIN);
     let again = set(command, usual);
     if first.is_ok() || again.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A command that appends each share to a file, in a folder of its own.
-    fn plan(folder: &tempfile::TempDir, extra: &str) -> (ShiftPlan, std::path::PathBuf) {
-        let file = folder.path().join("shares");
-        let command = format!("echo {{share}} >> '{}'; {extra}", file.display());
-        (ShiftPlan { command, usual: 25.0, most: 100.0 }, file)
-    }
-
-    fn written(file: &std::path::Path) -> String {
-        std::fs::read_to_string(file).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-
-    fn unguarded(plan: ShiftPlan) -> ShareCommand {
-        ShareCommand { plan, now: f64::NAN, has_moved: false, watchdog: None }
-    }
-
-    #[test]
-    fn the_usual_share_is_restored_at_the_end_and_after_a_failed_command() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shift, file) = plan(&folder, "test {share} -lt 60");
-        let mut share = unguarded(shift);
-        share.set(25.0).unwrap();
-        share.set(40.0).unwrap();
-        let refused = share.set(80.0).unwrap_err().to_string();
-        assert!(refused.contains("failed with") && refused.contains("25 is restored"), "{refused}");
-        share.set(50.0).unwrap();
-        drop(share);
-        assert_eq!(written(&file), "25 40 80 25 50 25");
-    }
-
-    #[test]
-    fn a_share_that_cannot_be_restored_is_reported_with_what_to_do() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shift, file) = plan(&folder, "echo no such backend >&2; false");
-        let mut share = unguarded(shift);
-        let said = share.set(40.0).unwrap_err().to_string();
-        for part in ["no such backend", "NOT RESTORED", "run the command yourself with {share} = 25"] {
-            assert!(said.contains(part), "{said}");
-        }
-        assert_eq!(written(&file), "40 25 25");
-    }
 }
