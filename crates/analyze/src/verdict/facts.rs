@@ -1,14 +1,13 @@
-//! Findings that name no cause: slow requests while no CPU is busy, connections that serve few requests, and stalls.
+//! Findings that name no cause: slow requests while no CPU is busy, and connections that serve few requests.
 
 use super::cause::busiest;
 use super::command::server_pid;
 use super::evidence::Evidence;
-use crate::disturbance::is_disturbed;
 use crate::point::answers;
 use crate::statistics::range;
 use crate::zones::{Level, SweepFindings, load_words, percent};
 use record::units::{format_nanos, grouped};
-use record::{Point, Sweep, names};
+use record::{Sweep, names};
 
 /// A p99 of at least this many times the median, and at least this long, is slow.
 const TIMES: f64 = 20.0;
@@ -28,50 +27,6 @@ const FEW: f64 = 20.0;
 const LEAST_REOPENED: f64 = 50.0;
 /// Largest share of reopened connections that had broken. Broken connections are reopened, too.
 const MOST_BROKEN_RATIO: f64 = 0.01;
-
-/// Least number of requests in flight: a single slow request does not stop the others.
-const SEVERAL: u64 = 4;
-/// A gap of this many mean gaps between responses is no chance.
-const GAPS: f64 = 20.0;
-/// Least number of points with a stall, and least share of all points.
-const LEAST_STALLED: usize = 3;
-const LEAST_STALLED_RATIO: f64 = 0.05;
-
-/// Stalls: times without any answer while requests waited.
-pub(super) fn stalls(evidence: &Evidence<'_>) -> Option<String> {
-    // The longest stall of a point in which a stall would have been seen.
-    let seen = |point: &&Point| {
-        let (stall_us, p50_us) = (point.value(names::STALL_MAX)?, point.value(names::RESPONSE_P50)?);
-        let window_us = point.duration_ns as f64 / 1e3;
-        let ours_us = point.value(names::REAP_MAX).unwrap_or(0.0);
-        let taken_us = point.value(names::MACHINE_STEAL).unwrap_or(0.0) * window_us;
-        let usual_us = f64::max(TIMES * p50_us, GAPS * window_us / point.outcomes.completed().max(1) as f64);
-        let is_clear = stall_us >= LEAST_US && stall_us >= usual_us && stall_us >= 2.0 * ours_us.max(taken_us);
-        let is_stopped = point.value(names::SERVER_THROTTLED).is_some_and(|ratio| ratio > 0.0);
-        let could_be = usual_us < window_us / 2.0 && !is_stopped && !is_disturbed(point);
-        (could_be && point.connections >= SEVERAL).then_some(is_clear.then_some(stall_us))
-    };
-    let looked: Vec<(&Point, Option<f64>)> =
-        evidence.run.points.iter().filter_map(|point| Some((point, seen(&point)?))).collect();
-    let stalled: Vec<f64> = looked.iter().filter_map(|(_, stall_us)| *stall_us).collect();
-    if stalled.len() < LEAST_STALLED || (stalled.len() as f64) < LEAST_STALLED_RATIO * looked.len() as f64 {
-        return None;
-    }
-    let (shortest, longest) =
-        range(&stalled).map(|(least, most)| (format_nanos(least * 1e3), format_nanos(most * 1e3)))?;
-    let window_ns: f64 = looked.iter().map(|(point, _)| point.duration_ns as f64).sum();
-    Some(format!(
-        "The server stalls: in {} of {} points it answered nothing for {}, though {} or more requests waited, at least \
-         once in {} of load. A closed loop stops with the server, so few requests show it. To try: check the log of \
-         its garbage collector, and its timers; `strace -f -tt -p {}` shows what came before.",
-        stalled.len(),
-        looked.len(),
-        if shortest == longest { longest } else { format!("{shortest} to {longest}") },
-        SEVERAL,
-        format_nanos(window_ns / stalled.len() as f64),
-        server_pid(evidence.run)
-    ))
-}
 
 /// Number of requests that the server answers on a connection before it closes it, if they are few.
 pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {

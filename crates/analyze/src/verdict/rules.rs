@@ -40,6 +40,7 @@ pub(super) mod slow_file;
 pub(super) mod slow_readers;
 mod slows_with_time;
 mod spin;
+mod stalls;
 mod stays_down;
 mod time_wait;
 mod tls_handshakes;
@@ -141,7 +142,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 41] = [
+pub const RULES: [Rule; 42] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -166,6 +167,7 @@ pub const RULES: [Rule; 41] = [
     affinity::RULE,
     blocked_loop::RULE,
     slows_with_time::RULE,
+    stalls::RULE,
     forks::RULE,
     garbage_collection::RULE,
     tls_handshakes::RULE,

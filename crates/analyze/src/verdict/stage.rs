@@ -66,12 +66,15 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     let from = evidence.strained_from()?;
     let all = evidence.accounts();
     let strained = || all.iter().rev().filter(|level| level.load >= from);
-    let high = strained().find(|level| level.requests.is_some()).or(strained().next())?;
+    let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
+    let low = before.or(all.iter().find(|level| level.requests.is_some())).or(all.first())?;
+    // At higher loads, requests may wait on the path, because connections are dropped.
+    let is_at_server = |level: &&AccountLevel| queue(low, level).is_some_and(|(kind, _)| kind != PlaceKind::Client);
+    let known = || strained().filter(|level| level.requests.is_some());
+    let high = known().find(is_at_server).or(known().next()).or(strained().next())?;
     if runs_on_all_cpus(evidence, high) {
         return None;
     }
-    let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
-    let low = before.or(all.iter().find(|level| level.requests.is_some())).or(all.first())?;
     let reading = AccountRange {
         low,
         high,
@@ -80,7 +83,7 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
         full: evidence.criteria().saturation_ratio,
         pid: server_pid(evidence.run).to_string(),
     };
-    let (found, is_clear) = match reading.queue() {
+    let (found, is_clear) = match queue(low, high) {
         // If no request was answered under strain, only the threads show the place.
         None if high.requests.is_none() => (reading.full_threads(), false),
         None => return None,
@@ -113,6 +116,20 @@ fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
     evidence.are_cpus_full(&points) == Some(true) && running >= MOSTLY_RUNNING * cpus
 }
 
+/// The kind of place where most of the requests added by load wait, and its share of them.
+fn queue(low: &AccountLevel, high: &AccountLevel) -> Option<(PlaceKind, f64)> {
+    let (low, high) = (low.requests.as_ref()?, high.requests.as_ref()?);
+    let added = high.in_flight - low.in_flight;
+    if added < LEAST_ADDED {
+        return None;
+    }
+    let sum = |level: &RequestLevel, kind: PlaceKind| -> f64 {
+        level.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
+    };
+    let grown = |kind: PlaceKind| (kind, (sum(high, kind) - sum(low, kind)) / added);
+    PlaceKind::ALL.into_iter().map(grown).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 impl<'a> AccountRange<'a> {
     /// The highest load under strain, in words.
     pub fn at_high(&self) -> String {
@@ -133,20 +150,6 @@ impl<'a> AccountRange<'a> {
     pub fn since(&self, holds: impl Fn(&AccountLevel) -> bool) -> String {
         let from = self.all.iter().rev().take_while(|level| holds(level)).last();
         load_words(from.map_or(self.high.load, |level| level.load), self.sweep)
-    }
-
-    /// The kind of place where most of the requests added by load wait, and its share of them.
-    fn queue(&self) -> Option<(PlaceKind, f64)> {
-        let (low, high) = (self.low.requests.as_ref()?, self.high.requests.as_ref()?);
-        let added = high.in_flight - low.in_flight;
-        if added < LEAST_ADDED {
-            return None;
-        }
-        let sum = |level: &RequestLevel, kind: PlaceKind| -> f64 {
-            level.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
-        };
-        let grown = |kind: PlaceKind| (kind, (sum(high, kind) - sum(low, kind)) / added);
-        PlaceKind::ALL.into_iter().map(grown).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     fn behind_queue(&self) -> Option<FoundLimit> {

@@ -717,10 +717,13 @@ fn stalls_are_reported_except_those_of_one_request_or_of_other_work() {
             more(point);
         };
         let verdict = judged(healthy(), fixture::record(), change);
-        verdict.sentences.into_iter().find(|said| said.starts_with("The server stalls"))
+        verdict.causes.into_iter().find(|cause| cause.rule == "stalls")
     };
-    let told = said(3, 150e3, |_| ()).expect("a sentence");
-    assert!(told.contains("answered nothing for 150 ms, though 4 or more requests waited"), "{told}");
+    let cause = said(3, 150e3, |_| ()).expect("it is named");
+    let because = &cause.because;
+    assert!(because.contains("answered nothing for 150 ms, though 4 or more requests waited"), "{because}");
+    assert_eq!(cause.certainty, Certainty::Cause);
+    assert_eq!(said(3, 30e3, |_| ()).expect("it is named").certainty, Certainty::Possibility, "a short one");
     assert!(said(40, 150e3, |_| ()).is_none(), "once or twice");
     assert!(said(3, 9e3, |_| ()).is_none(), "9 ms");
     assert!(said(3, 150e3, |point| set(point, names::RESPONSE_P50, 10e3, 1000)).is_none(), "less than 20 medians");

@@ -66,7 +66,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let seen = match asleep {
         Some(place) => {
             let name = place.name.replacen(": ", " in ", 1);
-            format!(", {:.1} of them {name}, to try again or to keep to a rate", place.requests)
+            let count = place.requests.min(inside).min(requests.in_flight);
+            format!(", {count:.1} of them {name}, to try again or to keep to a rate")
         }
         None => " and no CPU, thread, lock, file or other server was full".into(),
     };
