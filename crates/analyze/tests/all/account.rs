@@ -173,6 +173,21 @@ fn a_process_of_the_server_that_answers_one_request_at_a_time_is_named() {
 }
 
 #[test]
+fn a_limit_on_calls_in_progress_is_named_with_the_backend() {
+    // HAProxy with `maxconn` of a server: it keeps more connections than it uses at a time.
+    let of = |busy: f64| {
+        rules(move |point, load, rate| {
+            let calls = backend(14, busy.min(load), rate);
+            keep(point, vec![group("haproxy", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], vec![calls]);
+        })
+    };
+    let (found, because) = of(4.9);
+    assert_eq!(found, ["own-limit"], "{because}");
+    assert!(because.contains("As many calls to 10.0.0.9:5432 were in progress: 4.9, on 14 connections"), "{because}");
+    assert!(!of(90.0).1.contains("As many calls"), "most requests are there");
+}
+
+#[test]
 fn a_thread_that_waits_for_each_answer_of_a_backend_needs_no_more_connections() {
     let (found, because) = rules(|point, _, rate| {
         let waits = [(Backend, "recvfrom", "10.0.0.9:5432", 0.9), (Events, "epoll_wait", "", 0.02)];

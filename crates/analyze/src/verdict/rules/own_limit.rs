@@ -2,7 +2,7 @@
 
 use super::super::NEARLY_FULL;
 use super::*;
-use crate::account::{AccountLevel, RequestLevel};
+use crate::account::{AccountLevel, BackendLevel, RequestLevel};
 
 pub(super) const RULE: Rule = Rule {
     id: "own-limit",
@@ -30,7 +30,7 @@ const PIPELINED_REQUESTS: f64 = 1.5;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_WAITING: f64 = 0.5;
-    const MOST_AT_BACKENDS: f64 = 0.5;
+    const FEW_AT_BACKENDS: f64 = 0.5;
     // Other work delays requests, too.
     if evidence.unquiet().is_some() {
         return None;
@@ -50,9 +50,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let high = evidence.accounts().iter().rev().find(mostly_inside)?;
     let requests = high.requests.as_ref()?;
     let inside = inside(requests);
-    let at_backends: f64 = high.asked().map(|backend| backend.busy).sum();
+    let calls: f64 = high.asked().map(|backend| backend.busy).sum();
+    let lowest = evidence.accounts().iter().find(|level| level.requests.is_some())?;
+    let is_slower =
+        |high: &BackendLevel| backend::is_slower(high, lowest.backends.iter().find(|low| low.address == high.address));
+    // If most requests wait at a backend, or if it is slower, it is the cause.
+    let at_backends = calls >= FEW_AT_BACKENDS && (2.0 * calls > inside || high.asked().any(is_slower));
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
-    if at_backends >= MOST_AT_BACKENDS || evidence.limit().is_some() || RULES.iter().any(is_other) {
+    if at_backends || evidence.limit().is_some() || RULES.iter().any(is_other) {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;
@@ -72,12 +77,20 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         None => " and no CPU, thread, lock, file or other server was full".into(),
     };
     let own = high.asked_of_own().filter(|one| one.busy >= MOSTLY_ASLEEP * inside);
-    let own = own.min_by(|a, b| a.busy.total_cmp(&b.busy)).map_or(String::new(), |own| {
+    let own = own.min_by(|a, b| a.busy.total_cmp(&b.busy)).map(|own| {
         let call = format_nanos(own.call_us * 1e3);
         format!(" Of these, {:.1} waited for its process at {} ({call} a call).", own.busy, own.address)
     });
+    // As many calls are in progress as requests that it works on.
+    let is_capped = |one: &&BackendLevel| (0.8..=1.2).contains(&(one.busy / at_a_time.count));
+    let capped = high.asked().chain(high.asked_of_own()).find(is_capped);
+    let of_capped = capped.map(|one| {
+        let connections = count(one.connections.round() as u64, "connection");
+        format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
+    });
+    let at_peer = own.or(of_capped).unwrap_or_default();
     let because = format!(
-        "It works on {}, while {:.1} were inside it at {}{seen}.{own}",
+        "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
         at_a_time.phrase(),
         inside.min(requests.in_flight),
         load_words(high.load, evidence.sweep()?.sweep),
@@ -88,6 +101,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: find that sleep in its code or libraries (the page has the stacks): a lock that is tried again \
              (SQLite's busy timeout, a spin lock) is held for {each} by one request after another, so hold it for \
              less; a rate limit can be raised."
+        )
+    } else if let Some(one) = capped {
+        format!(
+            "To try: more calls to {} at once (HAProxy `maxconn` of a server, nginx `max_conns`, a semaphore or a \
+             pool around the client); see whether throughput grows.",
+            one.address
         )
     } else {
         format!(
