@@ -13,6 +13,7 @@ mod bandwidth;
 mod blocked_loop;
 mod client;
 mod client_ports;
+mod connection_limit;
 mod conntrack;
 mod cpu_bursts;
 mod cpu_quota;
@@ -142,7 +143,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 42] = [
+pub const RULES: [Rule; 43] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -166,6 +167,7 @@ pub const RULES: [Rule; 42] = [
     neighbour::RULE,
     affinity::RULE,
     blocked_loop::RULE,
+    connection_limit::RULE,
     slows_with_time::RULE,
     stalls::RULE,
     forks::RULE,

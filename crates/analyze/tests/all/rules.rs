@@ -267,6 +267,22 @@ fn a_server_that_never_answers_again_is_named_and_a_busy_one_or_one_that_comes_b
 }
 
 #[test]
+fn a_limit_of_connections_is_named_if_as_many_are_answered_at_any_larger_number() {
+    let of = |served: fn(u64) -> u64| {
+        let verdict = judged(healthy(), fixture::record(), move |point| {
+            point.outcomes.connections_used = point.connections;
+            point.outcomes.connections_silent = point.connections - served(point.connections).min(point.connections);
+        });
+        verdict.causes.into_iter().find(|cause| cause.rule == "connection-limit")
+    };
+    let because = of(|_| 16).expect("it is named").because;
+    assert!(because.contains("At 32 connections and at 128 connections only 16 connections got"), "{because}");
+    assert!(of(|all| all).is_none(), "all are answered");
+    assert!(of(|all| all - all / 4).is_none(), "a part of them is not");
+    assert!(of(|all| if all > 64 { 16 } else { all }).is_none(), "at one number only");
+}
+
+#[test]
 fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let overflow = |rate: f64| {
         move |point: &mut Point| {
