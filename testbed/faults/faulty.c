@@ -318,6 +318,49 @@ static void sleep_in_lock(void) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Holds the lock for 250 ms of each second. */
+static _Noreturn void *pause_all(void *argument) {
+    (void)argument;
+    for (;;) {
+        sleep_us(750000);
+        pthread_mutex_lock(&lock);
+        sleep_us(250000);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static void start_pauses(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, pause_all, NULL))
+        die("pauses");
+    pthread_setname_np(thread, "checkpoint");
+}
+
+static void work_unless_paused(void) {
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+    compute();
+}
+
+/* Every second request takes the two locks in the other order. */
+static pthread_mutex_t other_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_both(void) {
+    static unsigned requests;
+    int is_odd = __atomic_fetch_add(&requests, 1, __ATOMIC_RELAXED) & 1;
+    pthread_mutex_t *first = is_odd ? &lock : &other_lock, *second = is_odd ? &other_lock : &lock;
+    pthread_mutex_lock(first);
+    compute();
+    pthread_mutex_lock(second);
+    compute();
+    pthread_mutex_unlock(second);
+    pthread_mutex_unlock(first);
+}
+
+static void forget_a_file(void) {
+    open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void start_spin(void) {
     if (pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
         die("spin lock");
@@ -624,6 +667,12 @@ static const struct fault FAULTS[] = {
     {"compute", "calls compute(), which takes 20 to 40 us of CPU time, twice for every request", .work = compute_twice},
     {"planted", "like compute, and calls planted(), which takes as long as one of them", .work = compute_and_planted},
     {"descriptors", "lowers its own limit of open descriptors to 64", .descriptors = 64, .work = compute},
+    {"descriptor-leak", "opens a file in each request and never closes it, with a limit of 2,000 descriptors",
+     .descriptors = 2000, .work = forget_a_file},
+    {"pauses", "a thread holds a lock that all requests need for 250 ms of each second", .start = start_pauses,
+     .work = work_unless_paused, .run = run_threads},
+    {"deadlock", "a thread for each connection; every second request takes two locks in the other order",
+     .work = take_both, .run = run_threads},
     {"two-writes", "sends head and body of an answer separately, with Nagle's algorithm enabled", .sends_apart = 1},
     {"reclaim", "writes 1 MiB of memory for a request, which the kernel may take back afterwards",
      .work = use_and_give_up},

@@ -276,7 +276,7 @@ fn a_limit_of_connections_is_named_if_as_many_are_answered_at_any_larger_number(
         verdict.causes.into_iter().find(|cause| cause.rule == "connection-limit")
     };
     let because = of(|_| 16).expect("it is named").because;
-    assert!(because.contains("At 32 connections and at 128 connections only 16 connections got"), "{because}");
+    assert!(because.contains("At 32 connections and at 128 connections only 16 connections got answers"), "{because}");
     assert!(of(|all| all).is_none(), "all are answered");
     assert!(of(|all| all - all / 4).is_none(), "a part of them is not");
     assert!(of(|all| if all > 64 { 16 } else { all }).is_none(), "at one number only");

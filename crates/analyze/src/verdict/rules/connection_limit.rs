@@ -5,7 +5,7 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "connection-limit",
     cause: "the server serves only so many connections at a time",
-    evidence: "connections without a byte of a response in the whole window, by number of connections",
+    evidence: "connections without a byte of a response in the whole window or long after it, by number of connections",
     threshold: "in points with two numbers of connections (1.3 times apart or more) as many were answered, to 10 %, \
                 and at no smaller number was one without an answer",
     refuted_by: "with a higher limit, the same number of connections is answered",
@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     source: "a connection that is kept alive keeps its place, also between requests",
     is_limit: false,
     is_counted: true,
-    hidden_by: &["client", "descriptors", "hangs", "backlog", "server-log", "worker-pool", "lock", "one-at-a-time"],
+    hidden_by: &["descriptors", "hangs", "backlog", "server-log", "worker-pool", "lock", "one-at-a-time"],
     judge,
 };
 
@@ -24,7 +24,8 @@ const EQUAL: f64 = 0.1;
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let in_loop = |point: &&Point| point.sweep == Sweep::Connections && point.outcomes.completed() > 0;
     let points: Vec<&Point> = evidence.run.points.iter().filter(in_loop).collect();
-    let silent = |point: &Point| point.outcomes.connections_silent;
+    // A request that was sent in the window and is still unanswered long after it has no server either.
+    let silent = |point: &Point| point.outcomes.connections_silent.max(point.outcomes.unfinished);
     let starved: Vec<&Point> = points.iter().copied().filter(|point| silent(point) > 0).collect();
     let served = |point: &Point| point.outcomes.connections_used.saturating_sub(silent(point)) as f64;
     let usual = median(starved.iter().map(|point| served(point)))?;
@@ -38,7 +39,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     finding(
         format!(
-            "At {} and at {} only {usual:.0} connections got an answer in the whole window; the others waited for one of \
+            "At {} and at {} only {usual:.0} connections got answers; the others waited for one of \
              these to close (n = {} points).",
             load_words(least, Sweep::Connections),
             load_words(most, Sweep::Connections),

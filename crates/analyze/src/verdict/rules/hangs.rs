@@ -8,8 +8,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server stopped answering for good",
     evidence: "answers at each point, in the order of time; `server.cpus_used`; the account: waits that did \
                not end",
-    threshold: "it answered before, but not at any of the last two or more points, and used less than 5 % of a CPU \
-                there",
+    threshold: "it answered before, but not at any of the last two or more points (after its warm-up: one), and used \
+                less than 5 % of a CPU there",
     refuted_by: "the server answers again under a lower load or after a while",
     remedy: "`gdb -p PID -batch -ex 'thread apply all bt'` while it hangs",
     source: "threads that wait for each other's locks never go on: Coffman and others, \"System Deadlocks\" (1971)",
@@ -35,10 +35,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let came_back = before.iter().any(|point| point.outcomes.completed() == 0);
     let lowest = silent.iter().min_by(|a, b| a.load().total_cmp(&b.load()))?;
     let is_idle = |point: &&Point| point.value(names::SERVER_CPUS_USED).is_some_and(|used| used < IDLE);
-    if came_back || silent.len() < LEAST_POINTS || !silent.iter().all(is_idle) {
+    let hung_first = run.record.server_facts.get(HUNG_IN_WARM_UP);
+    let least = if hung_first.is_some() { 1 } else { LEAST_POINTS };
+    if came_back || silent.len() < least || !silent.iter().all(is_idle) {
         return None;
     }
-    let since = match (answered, run.record.server_facts.get(HUNG_IN_WARM_UP)) {
+    let since = match (answered, hung_first) {
         (Some(_), _) => load_words(silent[0].load(), silent[0].sweep),
         (None, Some(_)) => "its warm-up".into(),
         (None, None) => return None,
