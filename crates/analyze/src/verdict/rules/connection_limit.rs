@@ -14,7 +14,19 @@ pub(super) const RULE: Rule = Rule {
     source: "a connection that is kept alive keeps its place, also between requests",
     is_limit: false,
     is_counted: true,
-    hidden_by: &["descriptors", "hangs", "backlog", "server-log", "worker-pool", "lock", "one-at-a-time"],
+    hidden_by: &[
+        "descriptors",
+        "hangs",
+        "backlog",
+        "server-log",
+        "worker-pool",
+        "lock",
+        "one-at-a-time",
+        "conntrack",
+        "dropped-packets",
+        "loss",
+        "client-ports",
+    ],
     judge,
 };
 
@@ -34,7 +46,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let (least, most) = range(same.iter().map(|point| point.connections as f64).collect::<Vec<_>>())?;
     let is_below = |point: &&&Point| (point.connections as f64) < usual * (1.0 - EQUAL);
     let fits = points.iter().filter(is_below).all(|point| silent(point) == 0);
-    if most < APART * least || same.len() * 4 < starved.len() * 3 || !fits {
+    if usual < 1.0 || most < APART * least || same.len() * 4 < starved.len() * 3 || !fits {
         return None;
     }
     finding(
