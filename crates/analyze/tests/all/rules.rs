@@ -279,7 +279,8 @@ fn a_limit_of_connections_is_named_if_as_many_are_answered_at_any_larger_number(
     assert!(because.contains("At 32 connections and at 128 connections only 16 connections got answers"), "{because}");
     assert!(of(|all| all).is_none(), "all are answered");
     assert!(of(|all| all - all / 4).is_none(), "a part of them is not");
-    assert!(of(|all| if all > 64 { 16 } else { all }).is_none(), "at one number only");
+    assert!(of(|all| if all > 64 { 16 } else { all }).is_none(), "as many as 64 are answered");
+    assert!(of(|all| if all > 64 { 64 } else { all }).is_some(), "all of 64, and as many of 128");
 }
 
 #[test]
@@ -412,8 +413,10 @@ fn growth_of_another_function_is_not_blamed_on_the_cache() {
 fn a_client_without_ports_or_cpu_is_named_before_any_server_cause() {
     let overflow = |point: &mut Point| set(point, names::TCP_LISTEN_OVERFLOWS, 50.0, 50);
     let weak = Server { path: 500e-6, client_limit: 3000.0, noise: 0.02, ..Server::default() };
-    let verdict = judged(weak, fixture::record(), overflow);
+    let verdict = judged(weak.clone(), fixture::record(), overflow);
     assert_eq!(found(&verdict), ["client"], "{:?}", verdict.sentences);
+    let verdict = judged(weak, fixture::record(), refuses(1, 0.5));
+    assert!(!found(&verdict).contains(&"client"), "errors filled it: {:?}", verdict.sentences);
     let no_ports = |share: f64| {
         move |point: &mut Point| {
             point.outcomes.local_limit = (point.outcomes.sent as f64 * share) as u64;

@@ -6,8 +6,8 @@ pub(super) const RULE: Rule = Rule {
     id: "connection-limit",
     cause: "the server serves only so many connections at a time",
     evidence: "connections without a byte of a response in the whole window or long after it, by number of connections",
-    threshold: "in points with two numbers of connections (1.3 times apart or more) as many were answered, to 10 %, \
-                and at no smaller number was one without an answer",
+    threshold: "in points with two numbers of connections (1.3 times apart or more), or with one and with exactly the \
+                limit, as many were answered, to 10 %; fewer connections were all answered, more never",
     refuted_by: "with a higher limit, the same number of connections is answered",
     remedy: "a higher limit in its configuration (lighttpd `server.max-connections`, Apache `MaxRequestWorkers`, \
              workers of gunicorn or Puma), or a shorter keep-alive",
@@ -44,18 +44,24 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let near = |point: &&Point| (served(point) - usual).abs() <= f64::max(1.0, EQUAL * usual);
     let same: Vec<&Point> = starved.iter().copied().filter(near).collect();
     let (least, most) = range(same.iter().map(|point| point.connections as f64).collect::<Vec<_>>())?;
-    let is_below = |point: &&&Point| (point.connections as f64) < usual * (1.0 - EQUAL);
-    let fits = points.iter().filter(is_below).all(|point| silent(point) == 0);
-    if usual < 1.0 || most < APART * least || same.len() * 4 < starved.len() * 3 || !fits {
+    let ratio = |point: &Point| point.connections as f64 / usual;
+    let fits = |point: &&Point| match silent(point) {
+        0 => ratio(point) <= 1.0 + EQUAL,
+        _ => ratio(point) >= 1.0 - EQUAL,
+    };
+    // With one larger number only, all connections of the limit's number were answered.
+    let is_reached = points.iter().any(|point| silent(point) == 0 && ratio(point) >= 1.0 - EQUAL);
+    let is_known = most >= APART * least || is_reached && least >= APART * usual;
+    if usual < 1.0 || !is_known || same.len() * 4 < starved.len() * 3 || !points.iter().all(fits) {
         return None;
     }
+    let largest = load_words(most, Sweep::Connections);
+    let loads =
+        if most > least { format!("{} and at {largest}", load_words(least, Sweep::Connections)) } else { largest };
     finding(
         format!(
-            "At {} and at {} only {usual:.0} connections got answers; the others waited for one of \
-             these to close (n = {} points).",
-            load_words(least, Sweep::Connections),
-            load_words(most, Sweep::Connections),
-            same.len()
+            "At {loads} only {usual:.0} connections got answers; the others waited for one of these to close (n = {}).",
+            count(same.len(), "point")
         ),
         "To try: a higher limit of connections or workers in its configuration (lighttpd `server.max-connections`, \
          Apache `MaxRequestWorkers`), or a shorter keep-alive, so that waiting clients get their turn."

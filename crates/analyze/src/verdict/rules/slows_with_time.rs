@@ -8,8 +8,9 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, in undisturbed points; \
                the yardstick",
     threshold: "1.25 times in the median of at least three loads, at least 1.1 times at each of them, and 1.1 times \
-                the median response time, after correction for the machine's own change (yardstick); if other work \
-                disturbed the points, 1.5 times, and a straight line over requests served explains 85 % of all costs",
+                the median response time, after correction for the machine's own change (yardstick); below 1.5 times \
+                a straight line over requests served explains half of all costs; if other work disturbed the points, \
+                1.5 times, and such a line explains 85 %",
     refuted_by: "the server is as slow right after a restart",
     remedy: "`perf top -p PID` names the function; limit the state kept for each request",
     source: "comparison at the same load excludes load as the cause",
@@ -20,7 +21,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const TIME_GROWTH_RATIO: f64 = 1.25;
-const UNQUIET_TIME_GROWTH: f64 = 1.5;
+const CLEAR_GROWTH: f64 = 1.5;
+/// Share of the costs that a straight line over the requests served explains. A machine that became slower once
+/// explains less.
+const EXPLAINED: f64 = 0.5;
 const UNQUIET_EXPLAINED: f64 = 0.85;
 const LEAST_LOADS: usize = 3;
 
@@ -72,10 +76,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         _ => 1.0,
     };
     let rose = median(&ratios)? / machine;
-    if is_unquiet && !is_straight(evidence, cost) {
+    let explained = if is_unquiet { UNQUIET_EXPLAINED } else { EXPLAINED };
+    let is_clear = !is_unquiet && rose >= CLEAR_GROWTH;
+    if !is_clear && !is_straight(evidence, cost, explained) {
         return None;
     }
-    let least = if is_unquiet { UNQUIET_TIME_GROWTH } else { TIME_GROWTH_RATIO };
+    let least = if is_unquiet { CLEAR_GROWTH } else { TIME_GROWTH_RATIO };
     if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
         return None;
     }
@@ -107,10 +113,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// Whether a straight line over the requests served so far explains most of the cost of a request, for all loads
-/// together.
-fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) -> bool {
+/// Whether a straight line over the requests served so far explains this share of the costs of a request, for all
+/// loads together.
+fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>, explained: f64) -> bool {
     let points = evidence.run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
     let costs: Vec<_> = points.filter_map(|point| Some((evidence.served_before(point.index), cost(point)?))).collect();
-    line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
+    line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= explained)
 }
