@@ -170,7 +170,10 @@ impl<'a> AccountRange<'a> {
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
         let most_threads = most.map_or(0.0, |wait| wait.threads);
-        if group.running >= MOST_OF_IT * work || group.running >= most_threads.max(ready) {
+        let is_in_file = most.is_some_and(|most| {
+            matches!(most.kind, WaitKind::File | WaitKind::Pipe) && most_threads >= group.running.max(ready)
+        });
+        if !is_in_file && group.running >= MOST_OF_IT * work || group.running >= most_threads.max(ready) {
             let is_blocking = |wait: &&WaitLevel| {
                 use WaitKind::{Backend, File, Pipe, Send, Sleep};
                 matches!(wait.kind, File | Pipe | Sleep | Backend | Send)
