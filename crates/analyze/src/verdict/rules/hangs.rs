@@ -46,7 +46,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         (None, None) => return None,
     };
     let answers: u64 = before.iter().map(|point| point.outcomes.completed()).sum();
-    let answered = if answers > 0 { format!("{} requests", grouped(answers as f64)) } else { "at first".into() };
+    let served = if answers > 0 { format!("{} requests", grouped(answers as f64)) } else { "at first".into() };
     let level = silent.iter().rev().find_map(|point| crate::account::level(point.load(), &[point]));
     let waits = level.map_or(String::new(), |level| {
         let mut waits: Vec<_> = level.waits().filter(|(_, wait)| wait.threads >= LEAST_THREADS).collect();
@@ -57,7 +57,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all bt'", server_pid(run));
     finding(
         format!(
-            "The server answered {answered}, and nothing since {since}: no request at {} later, down to {}, while it \
+            "The server answered {served}, and nothing since {since}: no request at {} later, down to {}, while it \
              used no CPU time.{waits}",
             count(silent.len(), "point"),
             load_words(lowest.load(), lowest.sweep),
