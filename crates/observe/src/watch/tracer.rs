@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// Where the budget permits no windows of phases, the status of answers is read for this long at each reading.
 const GLANCE: Duration = Duration::from_millis(2);
+/// Share of the budget up to which the costs so far permit that.
+const GLANCE_SHARE: f64 = 0.8;
 /// Events at the state hook during the life of a connection.
 const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 /// In one of this many windows, system calls also end the parse phase.
@@ -65,6 +67,7 @@ pub struct Tracer {
     window_ns: u64,
     window_receives: u64,
     glances: u64,
+    may_glance: bool,
     started_ns: u64,
     splits: bool,
     /// The detected protocol; `None` if no reads are sampled.
@@ -127,6 +130,7 @@ impl Tracer {
             window_ns: 0,
             window_receives: 0,
             glances: 0,
+            may_glance: false,
             started_ns: now_ns,
             splits: options.splits,
             traffic: options.detects_protocol.then(Traffic::default),
@@ -414,6 +418,7 @@ impl Tracer {
         if self.mode == Mode::Budgeted {
             self.keep_duty(server_cpu_ns, receives, budget);
         }
+        self.may_glance = self.cost(receives, None).added_ns < GLANCE_SHARE * budget * server_cpu_ns as f64;
         // Shares of a nearly idle server are not significant.
         if server_cpu_ns < 100_000_000 || receives == 0 {
             return;
@@ -470,7 +475,8 @@ impl Tracer {
             reading.pack = self.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
-        if self.mode == Mode::Budgeted && (self.has_gaps || self.schedule.period().is_none()) && self.glance().is_ok() {
+        let has_no_windows = self.has_gaps || self.schedule.period().is_none();
+        if self.mode == Mode::Budgeted && has_no_windows && self.may_glance && self.glance().is_ok() {
             self.glances += 1;
         }
         let (work, between_ns) = by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0));
