@@ -183,11 +183,15 @@ static _Noreturn void *background(void *argument) {
     }
 }
 
-static void start_background(void) {
+static void start_thread(void *(*run)(void *), const char *name) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, background, NULL))
-        die("background");
-    pthread_setname_np(thread, "compactor");
+    if (pthread_create(&thread, NULL, run, NULL))
+        die(name);
+    pthread_setname_np(thread, name);
+}
+
+static void start_background(void) {
+    start_thread(background, "compactor");
 }
 
 /* One process per request, as with CGI. */
@@ -330,10 +334,7 @@ static _Noreturn void *pause_all(void *argument) {
 }
 
 static void start_pauses(void) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, pause_all, NULL))
-        die("pauses");
-    pthread_setname_np(thread, "checkpoint");
+    start_thread(pause_all, "checkpoint");
 }
 
 static void work_unless_paused(void) {

@@ -495,6 +495,11 @@ impl AccountLevel {
         self.groups.iter().find(|group| group.name == name)
     }
 
+    /// The backend with this address.
+    pub fn backend(&self, address: &str) -> Option<&BackendLevel> {
+        self.backends.iter().find(|backend| backend.address == address)
+    }
+
     /// All waits, with the threads that wait.
     pub fn waits(&self) -> impl Iterator<Item = (&GroupLevel, &WaitLevel)> {
         self.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)))

@@ -22,7 +22,7 @@ const CALL_GROWTH: f64 = 2.0;
 /// The backend with the most calls in progress, and its level at the lowest load.
 pub fn busiest_backend<'a>(reading: &AccountRange<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
     let high = reading.high.asked().next()?;
-    Some((high, reading.lowest()?.backends.iter().find(|one| one.address == high.address)))
+    Some((high, reading.lowest()?.backend(&high.address)))
 }
 
 /// Whether a call takes at least [`CALL_GROWTH`] times as long as at the lowest load.

@@ -55,8 +55,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let inside = inside(requests);
     let calls: f64 = high.asked().map(|backend| backend.busy).sum();
     let lowest = evidence.accounts().iter().find(|level| level.requests.is_some())?;
-    let is_slower =
-        |high: &BackendLevel| backend::is_slower(high, lowest.backends.iter().find(|low| low.address == high.address));
+    let is_slower = |high: &BackendLevel| backend::is_slower(high, lowest.backend(&high.address));
     // If most requests wait at a backend, or if it is slower, it is the cause.
     let at_backends = calls >= FEW_AT_BACKENDS && (2.0 * calls > inside || high.asked().any(is_slower));
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();

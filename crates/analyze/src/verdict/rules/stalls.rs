@@ -74,28 +74,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     .proven_if(is_long)
 }
 
-/// Where the threads were for as long as the longest stall that has an account.
+/// Where the threads were for as long as the longest stall whose account shows it.
 fn waits(stalled: &[(&Point, f64)]) -> Option<String> {
-    let mut by_length: Vec<_> = stalled.iter().filter(|(point, _)| point.account.is_some()).collect();
+    let mut by_length = stalled.to_vec();
     by_length.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut places: Vec<(String, f64, f64)> = Vec::new();
-    for (point, stall_us) in by_length {
+    by_length.into_iter().find_map(|(point, stall_us)| {
         let level = crate::account::level(point.load(), &[point])?;
-        let is_of_stall = |wait: &&WaitLevel| (0.5..=1.5).contains(&(wait.longest_ms * 1e3 / stall_us));
-        let stays = |wait: &&WaitLevel| !matches!(wait.kind, WaitKind::Requests | WaitKind::Events);
-        for (_, wait) in level.waits().filter(|(_, wait)| is_of_stall(wait) && stays(wait)) {
+        let is_of_stall = |wait: &WaitLevel| {
+            let is_idle = matches!(wait.kind, WaitKind::Requests | WaitKind::Events);
+            !is_idle && (0.5..=1.5).contains(&(wait.longest_ms * 1e3 / stall_us))
+        };
+        let mut waits: Vec<&WaitLevel> = level.waits().map(|(_, wait)| wait).filter(|wait| is_of_stall(wait)).collect();
+        waits.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+        let words = waits.iter().take(2).map(|wait| {
             let function = if wait.function.is_empty() { String::new() } else { format!(" ({})", wait.function) };
-            places.push((format!("{}{function}", wait.place), wait.threads, wait.longest_ms));
-        }
-        if !places.is_empty() {
-            break;
-        }
-    }
-    places.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let words: Vec<String> = places
-        .iter()
-        .take(2)
-        .map(|(place, _, longest_ms)| format!("in {place} for up to {}", format_nanos(longest_ms * 1e6)))
-        .collect();
-    (!words.is_empty()).then(|| format!(" Its threads then waited {}.", words.join(", and ")))
+            format!("in {}{function} for up to {}", wait.place, format_nanos(wait.longest_ms * 1e6))
+        });
+        let words: Vec<String> = words.collect();
+        (!words.is_empty()).then(|| format!(" Its threads then waited {}.", words.join(", and ")))
+    })
 }
