@@ -45,7 +45,7 @@ struct fault {
     void (*run)(int listener); /* waits for connections and serves them, instead of run_epoll */
     int workers;               /* of run_epoll: threads that serve connections; without any, its own thread does */
     int backlog;
-    int has_state, sends_apart, has_long, has_filter, needs_log;
+    int has_state, sends_apart, has_cork, send_buffer, has_long, has_filter, needs_log;
     rlim_t descriptors;  /* limit of open descriptors */
     long burst_us;       /* pause before each check for requests */
     const char *refusal; /* the answer if more than 16 connections are open */
@@ -405,6 +405,15 @@ static int send_long(int fd) {
     return 0;
 }
 
+/* An answer that is larger than the send buffer. */
+static const char *big_answer(size_t *bytes) {
+    static char all[256 << 10];
+    if (!all[0])
+        snprintf(all, 64, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", sizeof all - 64);
+    *bytes = strlen(all) + sizeof all - 64;
+    return all;
+}
+
 /* Reads the available bytes and answers every request in them. Returns 0 when the connection is closed. */
 static int serve(int fd) {
     struct connection *connection = connections[fd];
@@ -438,6 +447,10 @@ static int serve(int fd) {
             sent = fault->refusal;
             bytes = strlen(sent);
         }
+        if (fault->send_buffer) {
+            sent = big_answer(&bytes);
+            head = 0;
+        }
         if (head && send(fd, sent, head, MSG_NOSIGNAL) != (ssize_t)head)
             return 0;
         if (send(fd, sent + head, bytes - head, MSG_NOSIGNAL) != (ssize_t)(bytes - head))
@@ -454,8 +467,12 @@ static int take(int listener, int flags) {
         close(fd);
         return -1;
     }
-    if (!fault->sends_apart)
+    if (!fault->sends_apart && !fault->has_cork)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (fault->has_cork)
+        setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+    if (fault->send_buffer)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &fault->send_buffer, sizeof fault->send_buffer);
     connections[fd] = calloc(1, sizeof *connections[fd]);
     if (!connections[fd])
         die("memory for a connection");
@@ -675,6 +692,9 @@ static const struct fault FAULTS[] = {
     {"deadlock", "a thread for each connection; every second request takes two locks in the other order",
      .work = take_both, .run = run_threads},
     {"two-writes", "sends head and body of an answer separately, with Nagle's algorithm enabled", .sends_apart = 1},
+    {"cork", "sets TCP_CORK on its connections and never clears it", .has_cork = 1},
+    {"send-buffer", "a thread for each connection answers with 256 KiB, through a send buffer of 4 KiB",
+     .send_buffer = 4096, .run = run_threads},
     {"reclaim", "writes 1 MiB of memory for a request, which the kernel may take back afterwards",
      .work = use_and_give_up},
     {"senders",

@@ -155,6 +155,8 @@ record::worded! {
     pub enum PlaceKind {
         /// On the path and in the client.
         Client = "client and path",
+        /// In the server's socket: the answer, written and not yet acknowledged.
+        Written = "written, not yet at the client",
         /// In the server's socket: arrived and not yet read.
         Unread = "arrived, not yet read",
         /// At a thread that runs on a CPU.
@@ -169,8 +171,8 @@ record::worded! {
         Pipe = "in a full pipe",
         /// At a thread that sleeps until a time.
         Sleep = "asleep",
-        /// At a thread that is blocked by the client's full receive buffer.
-        Send = "until the client reads",
+        /// At a thread that is blocked by a full send buffer.
+        Send = "sending",
         /// At a thread that is blocked for memory.
         Memory = "for memory",
         /// At a thread in another system call.
@@ -394,6 +396,9 @@ const MOST_ANSWERED: f64 = 1.5;
 /// Ratio of requests in flight (Little's law) to connections above which the mean time includes requests from before
 /// the window.
 const MOST_BEYOND: f64 = 1.2;
+/// Response time, as a share of the time in which the watch counts, above which many requests end outside it, so that
+/// the mean time of those that end inside is too short.
+const LONG_RESPONSE: f64 = 0.1;
 
 fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     let (groups, backends) = (&level.groups, &level.backends);
@@ -431,11 +436,19 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     places.extend(blocked.into_iter().map(|((kind, name), threads)| (kind, name, threads)));
     places.extend(asked(backends, per_sec).map(|backend| (PlaceKind::Backend, backend.address.clone(), backend.busy)));
     let at_work: f64 = places.iter().map(|(_, _, requests)| requests).sum();
-    let inside = figure(names::WATCH_ELAPSED).map(|us| us * per_sec / 1e6);
+    let counted_us = |point: &Point| Some(point.duration_ns as f64 / 1e3 * point.value(names::WATCH_COUNTED)?);
+    let is_long = reduced(points, counted_us).is_some_and(|counted| response_us > LONG_RESPONSE * counted.median);
+    let sampled = figure(names::WATCH_IN_FLIGHT).filter(|_| is_long).unwrap_or(0.0).min(in_flight - unread);
+    let inside = figure(names::WATCH_ELAPSED).map(|us| (us * per_sec / 1e6).max(sampled));
     let outside = (in_flight - unread - inside.unwrap_or(0.0).max(at_work)).max(0.0);
     places.push((PlaceKind::Unread, String::new(), unread));
     places.push((if inside.is_some() { PlaceKind::Client } else { PlaceKind::Rest }, String::new(), outside));
-    places.extend(inside.map(|inside| (PlaceKind::Queue, String::new(), (inside - at_work).max(0.0))));
+    if let Some(inside) = inside {
+        let queued = (inside - at_work).max(0.0);
+        let written = held_back(figure, per_sec, queued);
+        places.push((PlaceKind::Written, String::new(), written));
+        places.push((PlaceKind::Queue, String::new(), queued - written));
+    }
     places.sort_by_key(|(kind, ..)| *kind);
     let place = |(kind, name, requests): (PlaceKind, String, f64)| RequestPlace {
         kind,
@@ -448,6 +461,17 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
         us: requests / per_sec * 1e6,
     };
     Some(RequestLevel { in_flight, response_us, places: places.into_iter().map(place).collect() })
+}
+
+/// Time after which Linux acknowledges at the latest, seconds.
+const LATEST_ACK_S: f64 = 0.04;
+
+/// Of the requests inside the server but at none of its threads, those whose answer was written and waits in the
+/// kernel: connections with unacknowledged data, less those that only wait for the acknowledgement.
+fn held_back(figure: impl Fn(&'static str) -> Option<f64>, per_sec: f64, queued: f64) -> f64 {
+    let acknowledged_s = figure(names::CONNECT_P50).unwrap_or(0.0) / 1e6 + LATEST_ACK_S;
+    let held = figure(names::SERVER_UNACKNOWLEDGED).unwrap_or(0.0) - per_sec * acknowledged_s;
+    held.clamp(0.0, queued)
 }
 
 /// The other servers whose answers requests need.

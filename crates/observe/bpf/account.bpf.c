@@ -119,15 +119,17 @@ static __always_inline bool is_served(__u16 port) {
     return port == gate.port || listening[port / 64] >> (port % 64) & 1;
 }
 
-/* Whether the connection's unsent data waited mostly for the receiver's window. */
-static __always_inline bool is_window_closed(struct sock *sk) {
+/* What the connection's data mostly waited for, if not for the path. */
+static __always_inline __u16 limit_of_sending(struct sock *sk) {
     struct tcp_sock *tcp = (struct tcp_sock *)sk;
     __u32 times[3] = {};
 
     if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
         return 0;
     bpf_core_read(times, sizeof(times), &tcp->chrono_stat);
-    return times[1] > times[0] + times[2];
+    if (times[1] > times[0] + times[2])
+        return WINDOW_CLOSED;
+    return BPF_CORE_READ(tcp, write_seq) == BPF_CORE_READ(tcp, snd_nxt) ? SEND_BUFFER_FULL : 0;
 }
 
 /* The name of a Unix socket's other end; 0 if it has none or was connected from there. */
@@ -162,7 +164,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
     if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
         /* Otherwise each client would be a separate place. */
         place->object[0] = place->object[1] = 0;
-        place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
+        place->port = limit_of_sending(sk);
         place->device |= SERVED;
     }
 }

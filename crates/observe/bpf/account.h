@@ -29,16 +29,17 @@ struct place {
     __u8 doing;      /* enum doing; FIRST_THREAD marks the process's first thread */
     __u8 file_type;  /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
                        BY_TIMER, BY_THREAD; 0 = not ended */
-    __u16 port;      /* port of a socket's other end; of a served socket: WINDOW_CLOSED or 0 */
+    __u16 port;      /* port of a socket's other end; of a served socket: what sending waited for */
     __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port */
     __u64 object[2]; /* a file's inode; the address of a socket's other end, or the kernel's record of its name; for
                         futex the address and the call */
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
-#define WINDOW_CLOSED 1 /* unsent data waited mostly for the receiver's window */
-#define BY_TIMER 0xf    /* the call's timeout ended the wait */
-#define BY_THREAD 0xe   /* something else ended the wait */
+#define WINDOW_CLOSED 1    /* unsent data waited mostly for the receiver's window */
+#define SEND_BUFFER_FULL 2 /* all of a full send buffer was sent and waited to be acknowledged */
+#define BY_TIMER 0xf       /* the call's timeout ended the wait */
+#define BY_THREAD 0xe      /* something else ended the wait */
 #define FIRST_THREAD 0x80
 
 /* Use of a place. For RUNNING, `times` and `longest_ns` are of the work between two waits, including preemptions. */

@@ -187,6 +187,11 @@ pub fn hits(limit: &Path) -> Option<u64> {
     }
 }
 
+/// Processes that the kernel has killed so far because memory ran out, a control group's or the machine's.
+pub fn killed_for_memory() -> Option<u64> {
+    parse_named(&fs::read("/proc/vmstat").ok()?, "oom_kill")
+}
+
 /// The CPU time limit of a control group, and its account; `None` without a limit.
 pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
     let file = |name: &str| fs::read(folder.join(name)).ok();

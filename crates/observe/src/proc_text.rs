@@ -359,6 +359,7 @@ pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
 pub fn parse_tcp_line(line: &[u8]) -> Option<TcpSocket> {
     let fields: Vec<&[u8]> = words(line).take(10).collect();
     let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
+    let queues = text(4)?.split_once(':')?;
     let end = |index: usize| {
         let (address, port) = text(index)?.rsplit_once(':')?;
         Some(SocketAddr::new(parse_hex_address(address)?, u16::from_str_radix(port, 16).ok()?))
@@ -367,10 +368,10 @@ pub fn parse_tcp_line(line: &[u8]) -> Option<TcpSocket> {
         local: end(1)?,
         remote: end(2)?,
         state: u8::from_str_radix(text(3)?, 16).ok()?,
-        queue: u32::from_str_radix(text(4)?.split_once(':')?.1, 16).ok()?,
+        queue: u32::from_str_radix(queues.1, 16).ok()?,
         uid: text(7)?.parse().ok()?,
         inode: text(9)?.parse().ok()?,
-        queue_limit: 0,
+        queue_limit: u32::from_str_radix(queues.0, 16).ok()?,
         drops: 0,
     })
 }

@@ -29,6 +29,7 @@ pub struct Samples {
     pub state_readings: u64,
     /// Connections with bytes that the server had not read, summed over these readings.
     pub unread_sum: u64,
+    pub unacknowledged_sum: u64,
     pub queue_max: u32,
     /// Limit of the accept queue; 0 if unknown.
     pub queue_limit: u32,
@@ -232,6 +233,7 @@ impl StateSampler {
             if scope == Scope::AllStates || matches!(reader, PortReader::Text(_)) {
                 samples.state_readings += 1;
                 samples.unread_sum += sockets.unread;
+                samples.unacknowledged_sum += sockets.unacknowledged;
                 for (sum, count) in samples.state_sums.iter_mut().zip(sockets.by_state) {
                     *sum += count;
                 }

@@ -74,7 +74,8 @@ pub struct TcpSocket {
     pub uid: u32,
     /// Bytes not yet read; for a listener, connections not yet accepted.
     pub queue: u32,
-    /// Limit of a listener's `queue`: the smaller of listen()'s argument and net.core.somaxconn; 0 if unknown.
+    /// Limit of a listener's `queue`: the smaller of listen()'s argument and net.core.somaxconn; 0 if unknown. For a
+    /// connection, bytes not yet acknowledged.
     pub queue_limit: u32,
     /// Connections and SYNs dropped because a queue was full, since the socket listens; wraps.
     pub drops: u32,
@@ -94,6 +95,8 @@ pub struct PortSockets {
     pub by_state: [u64; STATES.len()],
     /// Number of established sockets with bytes that the server has not read.
     pub unread: u64,
+    /// Number of established sockets with bytes that the client has not acknowledged.
+    pub unacknowledged: u64,
     /// The listeners among them.
     pub listeners: Vec<TcpSocket>,
     /// Sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
@@ -140,6 +143,7 @@ impl PortSockets {
             return false;
         }
         self.unread += u64::from(socket.state == ESTABLISHED && socket.queue > 0);
+        self.unacknowledged += u64::from(socket.state == ESTABLISHED && socket.queue_limit > 0);
         self.by_state[index] += 1;
         true
     }

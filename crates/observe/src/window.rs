@@ -423,9 +423,15 @@ impl ObservedWindow {
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);
         let Samples { queue_readings: readings, queue_limit, queue_max, .. } = self.samples;
-        let unread = self.samples.unread_sum as f64 / self.samples.state_readings as f64;
-        let seen = (self.samples.state_readings, Origin::Sampled);
-        figures.found(names::SERVER_UNREAD, Some(unread).filter(|mean| mean.is_finite()), seen, &self.why_no_sockets());
+        let seen = self.samples.state_readings;
+        let sums = [
+            (names::SERVER_UNREAD, self.samples.unread_sum),
+            (names::SERVER_UNACKNOWLEDGED, self.samples.unacknowledged_sum),
+        ];
+        for (name, sum) in sums {
+            let mean = (seen > 0).then(|| sum as f64 / seen as f64);
+            figures.found(name, mean, (seen, Origin::Sampled), &self.why_no_sockets());
+        }
         let longest = (readings > 0).then_some(queue_max.into());
         figures.found(names::ACCEPT_QUEUE_MAX, longest, (readings, Origin::Sampled), &self.why_no_sockets());
         let limit = (queue_limit > 0).then_some(queue_limit.into());

@@ -59,6 +59,9 @@ pub const ADDRESS_SPACE: &str = "its address space";
 /// The object of a send that waits for the receiver's window and not for the path.
 pub const CLOSED_WINDOW: &str = "to a client that does not read";
 
+/// The object of a send that waits for the acknowledgement of all that a full send buffer holds.
+pub const SEND_BUFFER: &str = "with a full send buffer";
+
 /// Account of a window: the state of each of the server's threads at every moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {

@@ -369,6 +369,9 @@ names! {
     /// Connections of the port, accepted or not, with a request that the server has not read; mean over the window's
     /// samples.
     SERVER_UNREAD = "server.unread_requests", "requests";
+    /// Connections of the port with data that the client has not acknowledged, sent or not; mean over the window's
+    /// samples.
+    SERVER_UNACKNOWLEDGED = "server.unacknowledged_connections", "connections";
     /// Longest accept queue sampled in the window.
     ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
 

@@ -38,9 +38,14 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_healthy_server_gets_no_advic
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
-    for (fault, wanted) in
-        [("pipe-log", Some("slow-file")), ("lock", Some("lock")), ("two-writes", Some("delayed-ack")), ("none", None)]
-    {
+    for (fault, wanted) in [
+        ("pipe-log", Some("slow-file")),
+        ("lock", Some("lock")),
+        ("two-writes", Some("delayed-ack")),
+        ("cork", Some("held-answers")),
+        ("send-buffer", Some("send-buffer")),
+        ("none", None),
+    ] {
         let dir = open_dir();
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/");

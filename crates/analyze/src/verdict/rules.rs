@@ -23,6 +23,7 @@ mod dropped_packets;
 mod forks;
 mod garbage_collection;
 mod hangs;
+mod held_answers;
 mod interrupts;
 mod leak;
 pub(super) mod lock;
@@ -35,6 +36,7 @@ pub(super) mod own_limit;
 mod paging;
 mod receive_budget;
 mod scalable_select;
+mod send_buffer;
 mod server_errors;
 pub(super) mod server_log;
 pub(super) mod slow_file;
@@ -143,7 +145,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 43] = [
+pub const RULES: [Rule; 45] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -160,7 +162,9 @@ pub const RULES: [Rule; 43] = [
     one_at_a_time::RULE,
     worker_pool::RULE,
     slow_readers::RULE,
+    send_buffer::RULE,
     delayed_ack::RULE,
+    held_answers::RULE,
     backend::RULE,
     backend_pool::RULE,
     unequal_workers::RULE,

@@ -3,7 +3,9 @@
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use analyze::account::{PlaceKind, level};
-use record::account::{ADDRESS_SPACE, Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind};
+use record::account::{
+    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ProcessUse, SEND_BUFFER, ThreadGroup, Wait, WaitKind,
+};
 use record::{Pace, Point, Sweep, Watched, WatchedProcess, names};
 
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -72,13 +74,17 @@ fn rules(account: impl Fn(&mut Point, f64, f64)) -> (Vec<String>, String) {
     (found(&verdict).into_iter().map(String::from).collect(), because)
 }
 
-use WaitKind::{Backend, Events, File, Input, Lock, Sleep, Work};
+use WaitKind::{Backend, Events, File, Input, Lock, Send, Sleep, Work};
 
 #[test]
 fn a_lock_is_named_by_the_requests_that_queue_for_it() {
     let (found, because) = rules(|point, load, _| waits_for_a_lock(point, load));
     assert_eq!(found, ["lock"], "{because}");
     assert!(because.contains("124.0 of the 128 threads of app waited for it"), "{because}");
+    assert!(
+        because.starts_with("A lock is full from 8 connections on, probably held in clock_nanosleep:"),
+        "{because}"
+    );
     assert!(because.contains("Meanwhile 3.9 were in clock_nanosleep"), "{because}");
 }
 
@@ -268,6 +274,12 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
     });
     assert_eq!(named, ["own-limit"], "{because}");
     assert!(because.starts_with("It works on about 5 requests at a time"), "{because}");
+    let (_, because) = rules(|point, _, _| {
+        let workers: Vec<_> = (0..5).map(|i| (Work, "futex", ["0x1", "0x2", "0x3", "0x4", "0x5"][i], 0.99)).collect();
+        let loops = group("reactor", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+        keep(point, vec![loops, group("worker", 0.05, 0.0, &workers)], Vec::new());
+    });
+    assert!(because.contains("It has as many threads: 5 threads of app: worker."), "{because}");
     let (full, _) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
         set(point, names::SERVER_CPU_BUSY, 0.99, 10);
@@ -493,6 +505,79 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
     assert!(account.open_ratio.abs() < 1e-9);
     let sum: f64 = requests.places.iter().map(|place| place.us).sum();
     assert!((sum - requests.response_us).abs() < 1e-6);
+}
+
+#[test]
+fn requests_that_take_as_long_as_the_watch_counts_are_those_that_were_read_and_not_answered() {
+    let of = |elapsed_us: f64, sampled: f64| {
+        let mut point = Point::new(Sweep::Connections, 0, 16, Pace::Closed);
+        point.duration_ns = WINDOW_NS;
+        set(&mut point, names::THROUGHPUT, 16e6 / elapsed_us, 200);
+        set(&mut point, names::WATCH_ELAPSED, elapsed_us / 4.0, 200);
+        set(&mut point, names::WATCH_COUNTED, 0.5, 200);
+        set(&mut point, names::WATCH_IN_FLIGHT, sampled, 1);
+        keep(&mut point, vec![group("app", 0.5, 0.0, &[(Events, "epoll_wait", "", 0.5)])], Vec::new());
+        let requests = level(16.0, &[&point]).and_then(|account| account.requests).expect("the client's side is known");
+        assert!(requests.open_ratio().abs() < 1e-9, "{requests:?}");
+        let client = requests.places.iter().find(|place| place.kind == PlaceKind::Client);
+        client.map(|place| place.requests).expect("a place")
+    };
+    assert!((of(1000.0, 16.0) - 12.0).abs() < 1e-6, "short requests are timed well");
+    assert!(
+        (of(100_000.0, 15.0) - 1.0).abs() < 1e-6,
+        "of long ones, those that end in the window are the shorter ones"
+    );
+}
+
+/// Rules that apply if answers of this size wait in the server's kernel.
+fn rules_of_unsent(waits: &'static [(WaitKind, &str, &str, f64)], body: f64, unacknowledged: f64) -> Vec<String> {
+    let (found, _) = rules(|point, load, rate| {
+        let waits: Vec<_> =
+            waits.iter().map(|(kind, call, object, share)| (*kind, *call, *object, share * load)).collect();
+        keep(point, vec![group("app", 0.01, 0.0, &waits)], Vec::new());
+        set(point, names::WATCH_ELAPSED, load / rate * 1e6, 1000);
+        set(point, names::BODY_BYTES, body * point.outcomes.completed() as f64, 1000);
+        set(point, names::CONNECT_P50, 50.0, 10);
+        set(point, names::SERVER_UNACKNOWLEDGED, unacknowledged * load + rate * 0.04, 20);
+    });
+    found
+}
+
+#[test]
+fn answers_that_the_kernel_holds_back_are_distinguished_from_long_ones_and_from_slow_requests() {
+    const IDLE: &[(WaitKind, &str, &str, f64)] = &[(Input, "read", "", 1.0)];
+    assert!(rules_of_unsent(IDLE, 100.0, 0.9).contains(&"held-answers".into()));
+    for other in [rules_of_unsent(IDLE, 1e6, 0.9), rules_of_unsent(IDLE, 100.0, 0.0)] {
+        assert!(!other.contains(&"held-answers".into()), "{other:?}");
+    }
+}
+
+#[test]
+fn a_small_send_buffer_is_distinguished_from_a_client_that_does_not_read_and_from_a_long_path() {
+    const SMALL: &[(WaitKind, &str, &str, f64)] = &[(Send, "write", SEND_BUFFER, 0.9)];
+    const SLOW: &[(WaitKind, &str, &str, f64)] = &[(Send, "write", CLOSED_WINDOW, 0.9)];
+    const FAR: &[(WaitKind, &str, &str, f64)] = &[(Send, "write", "", 0.9)];
+    assert_eq!(rules_of_unsent(SMALL, 1e6, 1.0), ["send-buffer"]);
+    assert_eq!(rules_of_unsent(SLOW, 1e6, 1.0), ["slow-readers"]);
+    assert!(!rules_of_unsent(FAR, 1e6, 1.0).contains(&"send-buffer".into()));
+}
+
+#[test]
+fn a_backend_that_takes_the_servers_cpus_is_named_and_one_beside_a_busy_server_is_not() {
+    let of = |own: f64, others: f64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            let rate = point.value(names::THROUGHPUT).unwrap_or(1.0);
+            let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(0.0);
+            set(point, names::SERVER_CPUS, 1.0, 10);
+            keep(point, vec![group("app", own, 0.0, &[])], vec![backend(point.connections, 0.2, rate)]);
+            set(point, names::SERVER_CPUS_USED, own * busy, 10);
+            set(point, names::BACKEND_CPUS, others * busy, 10);
+            set(point, names::SERVER_CPUS_TAKEN, 0.0, 10);
+        });
+        found(&verdict).iter().map(|rule| rule.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(0.2, 0.75), ["backend"]);
+    assert_eq!(of(0.9, 0.05), [""; 0]);
 }
 
 #[test]

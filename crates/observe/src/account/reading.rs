@@ -10,7 +10,8 @@ use crate::profile::sampler::{frames, stacks};
 use libbpf_rs::Object;
 use record::PlainText;
 use record::account::{
-    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack,
+    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, SEND_BUFFER, ThreadGroup, Wait, WaitKind,
+    WaitStack,
 };
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,6 +28,7 @@ const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
 const WINDOW_CLOSED: u16 = 1;
+const SEND_BUFFER_FULL: u16 = 2;
 /// Mark of a wait at a futex that the call's own timeout ended, and of one that ended otherwise.
 const BY_TIMER: u8 = 0xf;
 const BY_THREAD: u8 = 0xe;
@@ -298,6 +300,7 @@ impl Naming<'_> {
             }
             (WaitKind::Sleep, _) if futex_of(place).is_some() => "until a time".into(),
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
+            (WaitKind::Send, _) if place.port == SEND_BUFFER_FULL => SEND_BUFFER.into(),
             (_, DescriptorKind::File) => self.file(place),
             (WaitKind::Backend | WaitKind::Pipe, DescriptorKind::Socket) => {
                 other_end.unwrap_or_else(|| "a Unix socket".into())

@@ -144,6 +144,9 @@ fn tcp_lines_of_both_families_are_read() {
     let v6 = b"   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 \
                00:00000000 00000000 0 0 7 1";
     assert_eq!(parse_tcp_line(v6).unwrap().local, "[::1]:80".parse().unwrap());
+    let connection = b"   2: 0100007F:1F90 0100007F:C001 01 00000011:00000002 00:00000000 00000000 0 0 8 1";
+    let line = parse_tcp_line(connection).unwrap();
+    assert_eq!((line.queue, line.queue_limit), (2, 17), "unread, and not acknowledged");
     assert_eq!(parse_tcp_line(b"  sl  local_address rem_address   st tx_queue rx_queue"), None);
 }
 

@@ -10,19 +10,23 @@ use std::time::Duration;
 
 const KEPT_BYTES: usize = 64 << 10;
 
-pub struct ServerOutput(Arc<Mutex<VecDeque<u8>>>);
+pub struct ServerOutput {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    /// Processes that the kernel had killed for memory when the program started.
+    killed_before: Option<u64>,
+}
 
 impl ServerOutput {
     /// Starts reading the child's pipes.
     pub fn capture(child: &mut Child) -> ServerOutput {
-        let output = ServerOutput(Arc::new(Mutex::new(VecDeque::new())));
-        keep_tail(child.stdout.take(), &output.0);
-        keep_tail(child.stderr.take(), &output.0);
-        output
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        keep_tail(child.stdout.take(), &kept);
+        keep_tail(child.stderr.take(), &kept);
+        ServerOutput { kept, killed_before: observe::limits::killed_for_memory() }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        self.0.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
+        self.kept.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
     }
 
     /// The last line, made safe to print.
@@ -43,6 +47,11 @@ impl ServerOutput {
     pub fn exit_words(&self, status: ExitStatus) -> String {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(libc::SIGKILL)) if observe::limits::killed_for_memory() > self.killed_before => {
+                "was killed by the kernel because memory ran out, its control group's or the machine's (signal 9; \
+                 `oom_kill` in /proc/vmstat grew)"
+                    .to_string()
+            }
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended".to_string(),
         };

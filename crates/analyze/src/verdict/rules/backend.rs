@@ -6,7 +6,9 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: calls in progress on connections that the server opened, and the time of a call, by load",
     threshold: "most of the requests added by load (at least 1) waited for such calls, or for threads without idle \
                 time (criterion `saturation_ratio`) that mostly waited for them; the backend is full if a call takes \
-                at least twice as long as at the lowest load; a possibility below 40 % of the added requests",
+                at least twice as long as at the lowest load; a possibility below 40 % of the added requests; or: the \
+                server's CPUs are full (criterion `saturation_ratio`), and `backend.cpus_used` is more than the server \
+                used and 80 % of the rest",
     refuted_by: "measured alone, the backend answers more requests",
     remedy: "`straingauge find http://BACKEND/` measures the backend alone; for a Unix socket, and for a protocol that \
              straingauge does not speak, `ss` shows the queues",
@@ -14,8 +16,37 @@ pub(super) const RULE: Rule = Rule {
     is_limit: true,
     is_counted: false,
     hidden_by: &["client", "server-errors"],
-    judge: |evidence| evidence.limit_by("backend"),
+    judge: |evidence| evidence.limit_by(RULE.id).or_else(|| on_the_servers_cpus(evidence)),
 };
+
+/// The backend's share of the busy time that the server leaves, from which on the backend fills the CPUs.
+const MOSTLY_BACKEND: f64 = 0.8;
+
+/// A backend on this machine that takes more of the server's full CPUs than the server.
+fn on_the_servers_cpus(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sweep = evidence.sweep()?;
+    let from = evidence.strained_from()?;
+    let is_strained = |level: &&AccountLevel| level.load >= from && level.asked().next().is_some();
+    let high = evidence.accounts().iter().rev().find(is_strained)?;
+    let points = evidence.quiet_at(sweep.sweep, high.load);
+    let figure = |name| typical(&points, name);
+    let (own, backend) = (figure(names::SERVER_CPUS_USED)?, figure(names::BACKEND_CPUS)?);
+    let busy = figure(names::SERVER_CPU_BUSY)?;
+    let others = busy * figure(names::SERVER_CPUS)? - own;
+    if busy < evidence.criteria().saturation_ratio || backend < own || backend < MOSTLY_BACKEND * others {
+        return None;
+    }
+    let because = format!(
+        "The processes of its backend {} take the CPUs: at {} they used {backend:.2} CPUs and the server {own:.2}, and \
+         the server's CPUs were {} busy.",
+        high.asked().next()?.address,
+        load_words(high.load, sweep.sweep),
+        percent(busy),
+    );
+    let remedy = "To try: fewer and cheaper requests to it (an index, cached answers), or the backend on another \
+                  machine or on other CPUs than the server (`--server-cpus`).";
+    finding(because, remedy.into(), &[])
+}
 
 const CALL_GROWTH: f64 = 2.0;
 

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
 /// ms plus clock ticks.
 const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Largest answer. Longer ones may take this long to arrive.
-const MOST_ANSWER_BYTES: f64 = 65536.0;
+pub(super) const MOST_ANSWER_BYTES: f64 = 65536.0;
 /// Connect time above which the path is long: an answer larger than one window then takes more round trips.
 pub(super) const FAR_CONNECT_US: f64 = 5e3;
 /// Largest answer over a long path: 9 segments of 1,460 bytes. The first window has 10 (RFC 6928), one of them for the

@@ -48,9 +48,9 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
         .map(|(name, before)| format!("{before}{name}, "))
         .collect();
     let names = names.strip_suffix(", ").map_or(String::new(), |names| format!("{names}; "));
-    let others = others(group, wait);
+    let (holder, others) = others(group, wait);
     let because = format!(
-        "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time \
+        "A lock is full from {since} on{holder}: at {} {:.1} of the {:.0} threads of {} waited for it at any time \
          ({names}{} waits/s, the longest {}), {before:.1} at {}.{others}",
         reading.at_high(),
         wait.threads,
@@ -77,13 +77,15 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
     }
 }
 
-/// States of the threads that did not wait. The holder is among them.
-fn others(group: &GroupLevel, wait: &WaitLevel) -> String {
+/// The place where the holder probably is, and the states of the threads that did not wait. The holder is among them.
+fn others(group: &GroupLevel, wait: &WaitLevel) -> (String, String) {
     let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
     let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);
-    let word = |one: &WaitLevel| format!("{:.1} were in {}", one.threads, one.place);
     match (held, group.running) {
-        (Some(held), running) if held.threads > running => format!(" Meanwhile {}: look there first.", word(held)),
-        (_, running) => format!(" Meanwhile {running:.1} ran."),
+        (Some(held), running) if held.threads > running => (
+            format!(", probably held in {}", held.place),
+            format!(" Meanwhile {:.1} were in {}: look there first.", held.threads, held.place),
+        ),
+        (_, running) => (String::new(), format!(" Meanwhile {running:.1} ran.")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::NEARLY_FULL;
 use super::*;
-use crate::account::{AccountLevel, BackendLevel, RequestLevel};
+use crate::account::RequestLevel;
 
 pub(super) const RULE: Rule = Rule {
     id: "own-limit",
@@ -90,7 +90,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let at_peer = own.or(of_capped).unwrap_or_default();
+    let at_peer = own.or(of_capped).or_else(|| as_many_threads(high, &at_a_time)).unwrap_or_default();
     let because = format!(
         "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
         at_a_time.phrase(),
@@ -118,6 +118,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         )
     };
     finding(because, remedy, &[])?.proven_if(false)
+}
+
+/// Threads of one name, if there are as many as requests that the server works on. Their waits do not show whether they
+/// have a request if each of them waits at a place of its own (Java, Ruby).
+fn as_many_threads(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
+    let as_many = at_a_time.count.round();
+    let is_equal = |group: &&GroupLevel| as_many >= 2.0 && (group.threads - as_many).abs() < 0.5;
+    let mut groups = level.groups.iter().filter(is_equal);
+    let group = groups.next().filter(|_| groups.next().is_none())?;
+    Some(format!(" It has as many threads: {}. If these are its workers, it needs more of them.", group.label()))
 }
 
 /// Concurrency of an idle server, whatever the number of connections.
