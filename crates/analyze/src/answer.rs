@@ -307,6 +307,16 @@ fn certainty(run: &RunDir, findings: &Findings, sweep: &SweepFindings, answer: &
     } else if sweep.failure_point.place == PointPlace::Unknown {
         reasons.push((Sure::Low, sweep.failure_point.reason.clone()));
     }
+    let is_short = |point: &&record::Point| {
+        let response_us = point.value(names::RESPONSE_P50).filter(|_| point.sweep == sweep.sweep);
+        response_us.is_some_and(|us| us * 1e3 > point.duration_ns as f64)
+    };
+    if let Some(point) = run.points.iter().find(is_short) {
+        let (response_us, window_ns) = (point.value(names::RESPONSE_P50).unwrap_or(0.0), point.duration_ns as f64);
+        let (response, window) = (format_nanos(response_us * 1e3), format_nanos(window_ns));
+        let why = format!("a response took {response} (p50), a window {window}: repeat it with a longer --duration");
+        reasons.push((Sure::Low, why));
+    }
     if let Some(level) = sweep.levels.iter().find(|level| level.client_limited) {
         let at = load_words(level.load, sweep.sweep);
         reasons.push((Sure::Low, format!("from {at} on the client was the limit, not the server")));
@@ -452,7 +462,10 @@ fn closed_sentence(closed: &SweepFindings, answer: &Answer, full: &str) -> Strin
         (None, PointPlace::Beyond) => {
             format!("Throughput grows up to the most connections tried; the highest was {most}")
         }
-        (None, _) if most.is_empty() => "No request was answered".into(),
+        (None, _) if most.is_empty() => match closed.levels.iter().any(|level| level.response_p50_us.is_some()) {
+            true => "Every response took longer than a window".into(),
+            false => "No request was answered".into(),
+        },
         (None, _) => format!("The highest throughput was {most}{full}"),
     };
     let mut connections = answer.connections.clone();

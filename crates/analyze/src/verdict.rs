@@ -294,7 +294,6 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
     said.extend(cost_sentence(closed));
     said.extend(layer_sentence(evidence, closed));
     said.extend(facts::short_connections(evidence, closed));
-    said.extend(facts::slow_requests(evidence, closed));
     said.push(failure_sentence(closed, evidence.criteria().p99_limit_ns));
 }
 

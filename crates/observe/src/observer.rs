@@ -226,7 +226,9 @@ impl Observer {
             self.missing.group = None;
         }
         let samples = self.shared.end_window();
-        let outgoing = outgoing::read(&members, self.target.port);
+        let called = account.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own);
+        let called: Vec<_> = called.filter_map(|backend| backend.address.parse().ok()).collect();
+        let outgoing = outgoing::read(&members, self.target.port, &called);
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most.clone()) {
             self.backend = Some(remote);
         }

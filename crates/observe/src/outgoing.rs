@@ -51,13 +51,15 @@ const SOON_NS: u64 = 10_000_000;
 
 /// The connections of these processes to ports other than the served one and their own listening ports; `None` if
 /// they cannot be read.
-pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
-    let (found, waited_ns) = read_once(members, port)?;
-    let again = (waited_ns > SOON_NS).then(|| read_once(members, port)).flatten();
+///
+/// `called`: addresses that they called. A connection that serves one call may not exist at this moment.
+pub fn read(members: &[u32], port: u16, called: &[SocketAddr]) -> Option<Outgoing> {
+    let (found, waited_ns) = read_once(members, port, called)?;
+    let again = (waited_ns > SOON_NS).then(|| read_once(members, port, called)).flatten();
     Some(again.map_or(found, |(again, _)| again))
 }
 
-fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
+fn read_once(members: &[u32], port: u16, called: &[SocketAddr]) -> Option<(Outgoing, u64)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
     let mut may_read = false;
@@ -106,6 +108,12 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
                     ends.push((remote, local));
                 }
             }
+        }
+    }
+    for remote in called.iter().filter(|remote| remote.ip().is_loopback()) {
+        if let Some(listener) = listeners.get(&remote.port()) {
+            let held = || BackendSockets { inodes: vec![*listener], elsewhere: None };
+            backends.entry(canonical(*remote).to_string()).or_insert_with(held);
         }
     }
     let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();

@@ -41,6 +41,7 @@ mod server_errors;
 pub(super) mod server_log;
 pub(super) mod slow_file;
 pub(super) mod slow_readers;
+mod slow_requests;
 mod slows_with_time;
 mod spin;
 mod stalls;
@@ -145,7 +146,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 45] = [
+pub const RULES: [Rule; 46] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -174,6 +175,7 @@ pub const RULES: [Rule; 45] = [
     connection_limit::RULE,
     slows_with_time::RULE,
     stalls::RULE,
+    slow_requests::RULE,
     forks::RULE,
     garbage_collection::RULE,
     tls_handshakes::RULE,

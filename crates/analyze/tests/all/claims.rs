@@ -47,6 +47,20 @@ fn an_event_at_a_single_load_is_not_reported_for_higher_loads() {
 }
 
 #[test]
+fn windows_that_no_response_fits_into_are_no_sign_of_a_server_without_answers() {
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        for name in [names::THROUGHPUT, names::GOODPUT] {
+            set(point, name, 0.0, 0);
+        }
+        for name in [names::RESPONSE_P50, names::RESPONSE_P99] {
+            set(point, name, 1.5 * point.duration_ns as f64 / 1e3, point.connections);
+        }
+    });
+    assert!(!verdict.headline.contains("No request was answered"), "{}", verdict.headline);
+    assert!(verdict.headline.contains("Sure: low"), "{}", verdict.headline);
+}
+
+#[test]
 fn errors_are_a_share_of_answers() {
     // Requests of the warm-up that end in the window are answered, too.
     let verdict = judged(healthy(), fixture::record(), |point| {

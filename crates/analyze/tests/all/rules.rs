@@ -268,13 +268,20 @@ fn a_server_that_never_answers_again_is_named_and_a_busy_one_or_one_that_comes_b
 
 #[test]
 fn a_limit_of_connections_is_named_if_as_many_are_answered_at_any_larger_number() {
-    let of = |served: fn(u64) -> u64| {
+    let with = |served: fn(u64) -> u64, more: fn(&mut Point)| {
         let verdict = judged(healthy(), fixture::record(), move |point| {
             point.outcomes.connections_used = point.connections;
             point.outcomes.connections_silent = point.connections - served(point.connections).min(point.connections);
+            more(point);
         });
         verdict.causes.into_iter().find(|cause| cause.rule == "connection-limit")
     };
+    let of = |served: fn(u64) -> u64| with(served, |_| ());
+    let in_turns = |point: &mut Point| {
+        set(point, names::RESPONSE_P50, 800.0, 1000);
+        set(point, names::RESPONSE_P99, if point.connections >= 8 { 820e3 } else { 2e3 }, 1000);
+    };
+    assert!(with(|_| 16, in_turns).is_none(), "connections take turns");
     let because = of(|_| 16).expect("it is named").because;
     assert!(because.contains("At 32 connections and at 128 connections only 16 connections got answers"), "{because}");
     assert!(of(|all| all).is_none(), "all are answered");
@@ -716,9 +723,9 @@ fn slow_requests_are_reported_for_an_idle_server_but_not_for_a_busy_one_or_a_slo
             set(point, names::REAP_P99, reap_us, 1000);
         };
         let verdict = judged(healthy(), fixture::record(), change);
-        verdict.sentences.into_iter().find(|said| said.starts_with("Some requests are slow"))
+        verdict.causes.into_iter().find(|cause| cause.rule == "slow-requests").map(|cause| cause.because)
     };
-    let told = said(0.2, 0.0, |_| 80e3).expect("a sentence");
+    let told = said(0.2, 0.0, |_| 80e3).expect("it is named");
     assert!(told.contains("from 1 connection to 4 connections p99 was 80.0 ms"), "{told}");
     assert!(said(0.8, 0.0, |_| 80e3).is_none(), "a busy CPU makes requests wait");
     assert!(said(0.2, 79e3, |_| 80e3).is_none(), "they waited in the client");
@@ -744,6 +751,13 @@ fn stalls_are_reported_except_those_of_one_request_or_of_other_work() {
     assert_eq!(cause.certainty, Certainty::Cause);
     assert_eq!(said(3, 30e3, |_| ()).expect("it is named").certainty, Certainty::Possibility, "a short one");
     assert!(said(40, 150e3, |_| ()).is_none(), "once or twice");
+    let has_slow_requests = |point: &mut Point| {
+        set(point, names::SERVER_CPU_BUSY, 0.2, 100);
+        set(point, names::SERVER_BUSIEST_THREAD, 0.2, 100);
+        set(point, names::RESPONSE_P99, 150e3, point.outcomes.ok);
+    };
+    let because = said(3, 150e3, has_slow_requests).expect("it is named").because;
+    assert!(because.contains("though 32 or more requests waited"), "{because}");
     assert!(said(3, 9e3, |_| ()).is_none(), "9 ms");
     assert!(said(3, 150e3, |point| set(point, names::RESPONSE_P50, 10e3, 1000)).is_none(), "less than 20 medians");
     assert!(said(3, 150e3, |point| point.connections = point.connections.min(3)).is_none(), "one request may be slow");

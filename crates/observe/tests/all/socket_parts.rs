@@ -145,7 +145,7 @@ mod backends {
         );
         let _open = std::os::unix::net::UnixStream::connect(&path).unwrap();
         backend.go_on();
-        let seen = observe::outgoing::read(&[std::process::id()], 1).unwrap().backends;
+        let seen = observe::outgoing::read(&[std::process::id()], 1, &[]).unwrap().backends;
         backend.go_on();
         assert_eq!(found(&seen), [backend.child.id()].into(), "{seen:?}");
         drop(backend);
@@ -176,7 +176,7 @@ mod backends {
             scope.spawn(|| backend.go_on());
             server.go_on();
         });
-        let seen = observe::outgoing::read(&[server.child.id()], 1).unwrap();
+        let seen = observe::outgoing::read(&[server.child.id()], 1, &[]).unwrap();
         assert_eq!((seen.established, seen.most.as_deref()), (1, Some("10.83.9.2:8083")));
         assert_eq!(found(&seen.backends), [backend.child.id()].into(), "{seen:?}");
     }
@@ -196,7 +196,7 @@ mod outgoing {
         let to_backend: Vec<TcpStream> =
             (0..3).map(|_| TcpStream::connect(backend.local_addr().unwrap()).unwrap()).collect();
         let address = backend.local_addr().unwrap().to_string();
-        let of_us = || read(&[std::process::id()], port).unwrap();
+        let of_us = || read(&[std::process::id()], port, &[]).unwrap();
         let established = of_us().established;
         let accepted: Vec<TcpStream> = (0..3).map(|_| backend.accept().unwrap().0).collect();
         let before = of_us();
@@ -214,7 +214,23 @@ mod outgoing {
         child.kill().unwrap();
         child.wait().unwrap();
         drop((client, served, to_backend));
-        assert_eq!(read(&[], port), None);
+        assert_eq!(read(&[], port, &[]), None);
+    }
+
+    #[test]
+    fn a_backend_is_found_between_calls_that_each_have_a_connection() {
+        let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = backend.local_addr().unwrap();
+        let mut sleep = std::process::Command::new("sleep");
+        let child = sleep.arg("60").stdin(std::os::fd::OwnedFd::from(backend)).spawn();
+        drop(sleep);
+        let mut child = child.unwrap();
+        let seen = |called: &[std::net::SocketAddr]| {
+            read(&[std::process::id()], 1, called).unwrap().backends.contains_key(&address.to_string())
+        };
+        assert!(seen(&[address]) && !seen(&[]));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
@@ -245,7 +261,7 @@ mod outgoing {
         let mut said = std::io::BufReader::new(backend.stdout.take().unwrap());
         let mut next = || std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
         next();
-        let of_us = || read(&[std::process::id()], 1).unwrap();
+        let of_us = || read(&[std::process::id()], 1, &[]).unwrap();
         assert_eq!(of_us(), Outgoing::default());
         let (kept, closed) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(closed);

@@ -7,7 +7,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server serves only so many connections at a time",
     evidence: "connections without a byte of a response in the whole window or long after it, by number of connections",
     threshold: "in points with two numbers of connections (1.3 times apart or more), or with one and with exactly the \
-                limit, as many were answered, to 10 %; fewer connections were all answered, more never",
+                limit, as many were answered, to 10 %; fewer connections were all answered, more never; \
+                not if p99 was 200 ms and 50 times the median where all were answered",
     refuted_by: "with a higher limit, the same number of connections is answered",
     remedy: "a higher limit in its configuration (lighttpd `server.max-connections`, Apache `MaxRequestWorkers`, \
              workers of gunicorn or Puma), or a shorter keep-alive",
@@ -32,6 +33,9 @@ pub(super) const RULE: Rule = Rule {
 
 const APART: f64 = 1.3;
 const EQUAL: f64 = 0.1;
+/// Response times that show connections that are served in turns.
+const LATE_TIMES: f64 = 50.0;
+const LATE_US: f64 = 200e3;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let in_loop = |point: &&Point| point.sweep == Sweep::Connections && point.outcomes.completed() > 0;
@@ -52,6 +56,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     // With one larger number only, all connections of the limit's number were answered.
     let is_reached = points.iter().any(|point| silent(point) == 0 && ratio(point) >= 1.0 - EQUAL);
     let is_known = most >= APART * least || is_reached && least >= APART * usual;
+    // A server that serves its connections in turns answers all of them late.
+    let is_late = |point: &&Point| {
+        let (p50, p99) = (point.value(names::RESPONSE_P50), point.value(names::RESPONSE_P99));
+        silent(point) == 0 && p50.zip(p99).is_some_and(|(p50, p99)| p99 > LATE_TIMES * p50 && p99 > LATE_US)
+    };
+    if points.iter().any(is_late) {
+        return None;
+    }
     if usual < 1.0 || !is_known || same.len() * 4 < starved.len() * 3 || !points.iter().all(fits) {
         return None;
     }

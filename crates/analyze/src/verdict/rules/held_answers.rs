@@ -44,8 +44,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let because = format!(
         "Answers wait in the kernel after the server has written them: at {}, {:.1} of {:.1} requests in progress were \
-         answers of {} that were written and not yet acknowledged; a response took {} (median p50, n = {answers}). The kernel \
-         holds an incomplete segment back for 200 ms if TCP_CORK or MSG_MORE promises more.",
+         answers of {} that were written and not yet acknowledged; a response took {} (median p50, n = {answers}). The \
+         kernel holds an incomplete segment back for 200 ms if TCP_CORK or MSG_MORE promises more.",
         load_words(lowest.load, sweep.sweep),
         held(lowest),
         lowest.in_flight(),

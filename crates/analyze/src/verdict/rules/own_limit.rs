@@ -10,8 +10,8 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                throughput times the time of one request alone",
     threshold: "half of the requests in progress were inside the server at a load under strain; twice as many in \
-                progress as it works on at a time by Little's law; no CPU saturated, the client's less than 85 % \
-                busy, no other limit found, a quiet machine or 30 % idle time; always a possibility",
+                progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
+                busy or more, no other limit found, a quiet machine or 30 % idle time; always a possibility",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -160,8 +160,10 @@ impl Concurrency {
 /// Concurrency of an idle server, by Little's law.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
-    let is_client_full = typical(&points, names::CLIENT_UTILISATION).is_some_and(|used| used >= NEARLY_FULL);
-    if evidence.is_saturated(&points) != Some(false) || is_client_full || (answers(&points) as f64) < LEAST_REQUESTS {
+    let is_nearly_full = [names::CLIENT_UTILISATION, names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD]
+        .iter()
+        .any(|name| typical(&points, name).is_some_and(|used| used >= NEARLY_FULL));
+    if evidence.is_saturated(&points) != Some(false) || is_nearly_full || (answers(&points) as f64) < LEAST_REQUESTS {
         return None;
     }
     // Little's law needs the mean; the median is the fallback. The minimum over points excludes disturbances.

@@ -32,8 +32,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let because = format!(
-        "Answers wait for room in the server's send buffers: at {} {:.1} of {} were blocked in {} at any time ({}). All \
-         that the buffers hold was sent and waits to be acknowledged; the client and the path are ready for more.",
+        "Answers wait for room in the server's send buffers: at {} {:.1} of {} were blocked in {} at any time ({}). \
+         All that the buffers hold was sent and waits to be acknowledged; the client and the path are ready for more.",
         load_words(high.load, evidence.sweep()?.sweep),
         wait.threads,
         group.label(),

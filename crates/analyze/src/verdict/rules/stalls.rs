@@ -9,8 +9,8 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`client.stall_max_us` against the median response time and the mean gap between answers; the account: \
                waits of that length",
     threshold: "at least 10 ms and 20 times both, twice the client's own delay, in 3 points and 5 % of those with 4 or \
-                more connections and CPUs that are not full; a possibility below half of the limit on the 99th \
-                percentile",
+                more connections (32 with `slow-requests`) and CPUs that are not full; a possibility below half of the \
+                limit on the 99th percentile",
     refuted_by: "the stalls are in the client or the machine: `client.reap_max_us`, `machine.cpu_steal_ratio`",
     remedy: "what runs at these times: a timer, a collection of garbage, a checkpoint, a rotation of logs",
     source: "Dean and Barroso, \"The Tail at Scale\" (2013)",
@@ -23,13 +23,16 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_US: f64 = 10_000.0;
 /// A stall of this many medians, and of this many mean gaps between responses, is no chance.
 const TIMES: f64 = 20.0;
-/// Least number of requests in flight: a single slow request does not stop the others.
+/// Least number of requests in flight: a single slow request does not stop the others. If some requests are slow at any
+/// load, several of them may be in flight at once.
 const SEVERAL: u64 = 4;
+const MANY: u64 = 32;
 /// Least number of points with a stall, and least share of all points.
 const LEAST_STALLED: usize = 3;
 const LEAST_STALLED_RATIO: f64 = 0.05;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let least = if slow_requests::idle_levels(evidence).is_some() { MANY } else { SEVERAL };
     // The longest stall of a point in which a stall would have been seen.
     let seen = |point: &&Point| {
         let (stall_us, p50_us) = (point.value(names::STALL_MAX)?, point.value(names::RESPONSE_P50)?);
@@ -43,7 +46,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let is_full =
             point.value(names::SERVER_CPU_BUSY).is_some_and(|busy| busy >= evidence.criteria().saturation_ratio);
         let could_be = usual_us < window_us / 2.0 && !is_stopped && !is_full && !is_disturbed(point);
-        (could_be && point.connections >= SEVERAL).then_some(is_clear.then_some(stall_us))
+        (could_be && point.connections >= least).then_some(is_clear.then_some(stall_us))
     };
     let looked: Vec<(&Point, Option<f64>)> =
         evidence.run.points.iter().filter_map(|point| Some((point, seen(&point)?))).collect();
@@ -58,7 +61,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let is_long = lengths.iter().any(|us| us * 1e3 >= 0.5 * evidence.criteria().p99_limit_ns as f64);
     finding(
         format!(
-            "In {} of {} points the server answered nothing for {}, though {SEVERAL} or more requests waited: at least \
+            "In {} of {} points the server answered nothing for {}, though {least} or more requests waited: at least \
              once in {} of load.{}",
             stalled.len(),
             looked.len(),
@@ -74,8 +77,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     .proven_if(is_long)
 }
 
-/// Where the threads were for as long as the longest stall whose account shows it.
-fn waits(stalled: &[(&Point, f64)]) -> Option<String> {
+/// Where the threads were for as long as the longest of these times whose account shows it.
+pub(super) fn waits(stalled: &[(&Point, f64)]) -> Option<String> {
     let mut by_length = stalled.to_vec();
     by_length.sort_by(|a, b| b.1.total_cmp(&a.1));
     by_length.into_iter().find_map(|(point, stall_us)| {
