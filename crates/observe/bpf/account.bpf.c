@@ -38,7 +38,7 @@ TABLE(doers, 32768, __u32, struct doer);
 TABLE(places, 32768, struct place, struct wait_use);
 TABLE(wait_samples, 8192, struct wait_sample, struct wait_use);
 TABLE(wait_stacks, 4096, __u64, struct wait_stack);
-TABLE(outgoing, 16384, __u64, struct outgoing);
+TABLE(outgoing, 16384, struct connection, struct outgoing);
 /* Only programs of different kinds interrupt each other on a CPU, so each kind has its own buffer. */
 MAP(stack_scratch, PERCPU_ARRAY, 0, 2, __u32, struct wait_stack);
 MAP(outgoing_scratch, PERCPU_ARRAY, 0, 1, __u32, struct outgoing);
@@ -553,7 +553,7 @@ int walk_threads(struct bpf_iter__task *context) {
 
 static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
     struct task_struct *t = bpf_get_current_task_btf();
-    __u64 key = (__u64)sk;
+    struct connection key = {(__u64)sk, sk->__sk_common.skc_num};
     struct outgoing *o = bpf_map_lookup_elem(&outgoing, &key), *new;
     __u32 zero = 0;
 
@@ -609,8 +609,9 @@ int BPF_PROG(on_call, struct sock *sk, int bytes, int flags) {
 
 SEC("?tp_btf/sock_recv_length")
 int BPF_PROG(on_answer, struct sock *sk, int bytes, int flags) {
-    __u64 key = (__u64)sk, ns;
+    struct connection key = {(__u64)sk, sk->__sk_common.skc_num};
     struct outgoing *o;
+    __u64 ns;
 
     if (bytes < 0 || flags & (MSG_PEEK | MSG_ERRQUEUE) || !may_be_outgoing(sk))
         return 0;

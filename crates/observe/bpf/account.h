@@ -84,6 +84,11 @@ struct wait_stack {
     __u64 frames[WAIT_FRAMES];
 };
 
+/* The kernel uses a closed socket's memory for the next one, which has another port. */
+struct connection {
+    __u64 sk, own_port;
+};
+
 /* A connection that the server opened, and the calls on it: a call lasts from the first byte sent after an answer
  * to the first byte of the next answer. */
 struct outgoing {

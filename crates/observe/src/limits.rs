@@ -156,6 +156,8 @@ pub struct MemoryLimit {
 pub struct MemoryUse {
     /// Times that the limit was reached.
     pub hits: Option<u64>,
+    /// Processes of the limit's group that the kernel killed for it.
+    pub killed: Option<u64>,
     /// Time in which a thread was stalled for memory.
     pub stalled_us: Option<u64>,
 }
@@ -172,6 +174,7 @@ impl MemoryLimit {
     pub fn read(&self) -> MemoryUse {
         MemoryUse {
             hits: self.file.as_deref().and_then(hits),
+            killed: self.file.as_deref().and_then(killed),
             stalled_us: self.pressure.as_ref().and_then(|file| parse_stalled_us(&fs::read(file).ok()?)),
         }
     }
@@ -185,6 +188,13 @@ pub fn hits(limit: &Path) -> Option<u64> {
         Some(events) => parse_named(&events, word),
         None => std::str::from_utf8(&read("memory.failcnt")?).ok()?.trim().parse().ok(),
     }
+}
+
+/// Processes that the kernel killed at a limit: `memory.events` of version 2, `memory.oom_control` of version 1.
+pub fn killed(limit: &Path) -> Option<u64> {
+    let folder = limit.parent()?;
+    let read = |name: &str| parse_named(&fs::read(folder.join(name)).ok()?, "oom_kill");
+    read("memory.events").or_else(|| read("memory.oom_control"))
 }
 
 /// Processes that the kernel has killed so far because memory ran out, a control group's or the machine's.

@@ -398,6 +398,9 @@ impl ObservedWindow {
         figures.found(names::SERVER_MEMORY_STALLED, stalled, (1, Origin::Timed), no_group);
         let no_limit = "no control group that can be seen limits its memory";
         figures.rate(names::SERVER_MEMORY_LIMIT_HITS, end.hits.zip(begin.hits), elapsed_ns / 1e9, no_limit);
+        let killed = end.killed.zip(begin.killed).map(|(now, then)| now.saturating_sub(then));
+        let n = killed.unwrap_or(0);
+        figures.found(names::SERVER_KILLED, killed.map(|killed| killed as f64), (n, Origin::Counted), no_limit);
     }
 
     fn network_figures(&self, figures: &mut Figures) {

@@ -251,6 +251,8 @@ names! {
     /// Times per second that the server's control group reached the tightest limit of its memory (`memory.high`,
     /// `memory.max`); absent without a limit.
     SERVER_MEMORY_LIMIT_HITS = "server.memory_limit_hits_per_sec", "1/s";
+    /// Processes that the kernel killed in the window because the server's control group reached that limit.
+    SERVER_KILLED = "server.killed_for_memory", "processes";
     /// Context switches of the server's threads per completed request.
     SERVER_SWITCHES = "server.context_switches_per_request", "count";
     /// Processes of the server.

@@ -6,6 +6,7 @@
 
 mod affinity;
 pub(super) mod backend;
+mod backend_connects;
 pub(super) mod backend_pool;
 mod background;
 mod backlog;
@@ -146,7 +147,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 46] = [
+pub const RULES: [Rule; 47] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -168,6 +169,7 @@ pub const RULES: [Rule; 46] = [
     held_answers::RULE,
     backend::RULE,
     backend_pool::RULE,
+    backend_connects::RULE,
     unequal_workers::RULE,
     neighbour::RULE,
     affinity::RULE,

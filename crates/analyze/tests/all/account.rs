@@ -581,6 +581,21 @@ fn a_backend_that_takes_the_servers_cpus_is_named_and_one_beside_a_busy_server_i
 }
 
 #[test]
+fn a_connection_for_each_call_is_distinguished_from_a_pool_with_slow_calls() {
+    let of = |connections: fn(f64, f64) -> f64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
+            let calls = backend(connections(load, rate) as u64, 0.2, rate);
+            keep(point, vec![group("app", 0.9, 0.0, &[])], vec![calls]);
+        });
+        verdict.causes.iter().any(|cause| cause.rule == "backend-connects" && cause.because.contains("(1.0 each)"))
+    };
+    assert!(of(|_, rate| rate));
+    assert!(!of(|load, _| load), "as many as requests in progress");
+    assert!(!of(|_, rate| rate / 20.0), "twenty calls each");
+}
+
+#[test]
 fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
     let responding_in = |response_us: f64, longest_ns: u64, others: &[ThreadGroup]| {
         let verdict = judged(healthy(), fixture::record(), |point| {

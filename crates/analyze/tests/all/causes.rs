@@ -311,6 +311,11 @@ fn a_memory_limit_is_distinguished_from_rereading_pages() {
     assert!(of(0.4, 0.0, 3.0).causes.is_empty(), "the machine's memory is short, not the server's limit");
     assert!(of(0.05, 210.0, 3.0).causes.is_empty(), "a cache of files at its limit costs little");
     assert!(of(0.4, 210.0, 90_000.0).causes.is_empty(), "it waits for its disk");
+    let killed = judged(healthy(), limited.clone(), |point| {
+        set(point, names::SERVER_KILLED, if point.connections == 16 { 1.0 } else { 0.0 }, 1);
+    });
+    assert_eq!(found(&killed), ["memory-limit"], "{:?}", killed.sentences);
+    assert!(because(&killed).contains("(the first with 16 connections)"), "{}", because(&killed));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
     let clocks = clocks.iter().filter(|clock| clock.window == gate.window);
     let places: Vec<(Place, Use)> = bpf::entries(object, "places")?;
     let samples: Vec<(WaitSample, Use)> = bpf::entries(object, "wait_samples")?;
-    let mut outgoing: Vec<(u64, Outgoing)> = bpf::entries(object, "outgoing")?;
+    let mut outgoing: Vec<([u64; 2], Outgoing)> = bpf::entries(object, "outgoing")?;
     outgoing.retain(|(_, one)| one.window == gate.window);
     let mut naming = Naming {
         names: SymbolNames::new(Some(object)),
@@ -520,7 +520,7 @@ fn shorten(group: &mut ThreadGroup) {
     group.processes.truncate(MAX_PROCESSES);
 }
 
-fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
+fn backends(connections: &[([u64; 2], Outgoing)], gate: &Gate) -> Vec<BackendUse> {
     let mut backends: BTreeMap<String, BackendUse> = BTreeMap::new();
     for (_, one) in connections.iter().filter(|(_, one)| !is_one_way(one)) {
         let open_ns = if one.busy_since_ns == 0 { 0 } else { gate.closes_ns.saturating_sub(one.busy_since_ns) };

@@ -144,7 +144,7 @@ mod limits {
         write("slice/memory.max", "50000000\n");
         write("slice/server/memory.max", "max\n");
         write("slice/server/memory.high", "20000000\n");
-        write("slice/server/memory.events", "low 0\nhigh 7\nmax 2\noom 0\n");
+        write("slice/server/memory.events", "low 0\nhigh 7\nmax 2\noom 0\noom_kill 1\n");
         let found: Vec<_> =
             upwards(mount.path(), "/slice/server").iter().flat_map(|folder| memory_limits(folder)).collect();
         let (bytes, file) = found.into_iter().min().unwrap();
@@ -152,6 +152,8 @@ mod limits {
         write("first/memory.limit_in_bytes", "25165824\n");
         write("first/memory.failcnt", "31\n");
         let first = memory_limits(&mount.path().join("first"));
+        write("first/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+        assert_eq!((killed(&file), killed(&first[0].1)), (Some(1), Some(4)));
         assert_eq!((first[0].0, hits(&first[0].1)), (25_165_824, Some(31)));
         write("none/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(memory_limits(&mount.path().join("none")), []);

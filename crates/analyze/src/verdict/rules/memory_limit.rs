@@ -4,11 +4,11 @@ pub(super) const RULE: Rule = Rule {
     id: "memory-limit",
     cause: "the server reached its memory limit",
     evidence: "`server.memory_stalled_ratio` (`memory.pressure` of its control group), \
-               `server.memory_limit_hits_per_sec` (`memory.events`), `server.major_faults_per_sec` over \
-               `client.throughput_per_sec`",
+               `server.memory_limit_hits_per_sec` and `server.killed_for_memory` (`memory.events`), \
+               `server.major_faults_per_sec` over `client.throughput_per_sec`",
     threshold: "under strain a thread was stalled for memory for a fifth of the time, the limit was reached at least \
                 once per second, and fewer pages than one for every 20 requests were read from a disk (else \
-                `paging`)",
+                `paging`); or the kernel killed a process of the control group in any point",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher `memory.high` or `memory.max` of its control group, `docker update --memory`, `limits.memory` of \
              Kubernetes, `MemoryHigh=` of systemd; a smaller cache",
@@ -37,6 +37,12 @@ pub(super) struct ReachedMemoryLimit {
 /// The limit that was reached; `None` without one.
 pub(super) fn reached(evidence: &Evidence<'_>) -> Option<ReachedMemoryLimit> {
     let hits_per_sec = typical(&evidence.strained(), names::SERVER_MEMORY_LIMIT_HITS)?;
+    let (which, commands, advice) = limit(evidence);
+    (hits_per_sec >= LEAST_HITS_PER_SEC).then_some(ReachedMemoryLimit { hits_per_sec, which, commands, advice })
+}
+
+/// The limit in words, the commands that double it, and the advice.
+fn limit(evidence: &Evidence<'_>) -> (String, Vec<String>, String) {
     let fact = |name: &str| evidence.run.record.server_facts.get(name);
     let limit = fact("memory_limit").and_then(|bytes| bytes.parse::<u64>().ok()).zip(fact("memory_limit_file"));
     let (which, commands) = match limit {
@@ -51,7 +57,27 @@ pub(super) fn reached(evidence: &Evidence<'_>) -> Option<ReachedMemoryLimit> {
         "a higher limit ({doubles}`docker update --memory`, `limits.memory` of Kubernetes, `MemoryHigh=` of systemd), \
          or keep, write or map less"
     );
-    (hits_per_sec >= LEAST_HITS_PER_SEC).then_some(ReachedMemoryLimit { hits_per_sec, which, commands, advice })
+    (which, commands, advice)
+}
+
+/// Processes of the server that the kernel killed at the limit.
+fn killed(evidence: &Evidence<'_>) -> Option<Finding> {
+    let in_point = |point: &&Point| point.value(names::SERVER_KILLED).is_some_and(|killed| killed >= 1.0);
+    let points: Vec<&Point> = evidence.run.points.iter().filter(in_point).collect();
+    let all: f64 = points.iter().filter_map(|point| point.value(names::SERVER_KILLED)).sum();
+    let first = points.first()?;
+    let (which, commands, advice) = limit(evidence);
+    finding(
+        format!(
+            "The kernel killed {} of the server's control group at its limit of memory{which}, in {} (the first with \
+             {}).",
+            count(all as usize, "process"),
+            count(points.len(), "point"),
+            load_words(first.load(), first.sweep),
+        ),
+        format!("To try: {advice}."),
+        &commands,
+    )
 }
 
 impl ReachedMemoryLimit {
@@ -62,6 +88,9 @@ impl ReachedMemoryLimit {
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    if let Some(killed) = killed(evidence) {
+        return Some(killed);
+    }
     let points = evidence.strained();
     let reached = reached(evidence)?;
     let stalled = typical(&points, names::SERVER_MEMORY_STALLED)?;
