@@ -60,6 +60,8 @@ struct connection {
 static const struct fault *fault;
 static struct connection *connections[MAX_FD];
 static char answer[512];
+#define BIG_HEAD 64
+static char big_answer[BIG_HEAD + (256 << 10)]; /* send-buffer: a head and zeros */
 static size_t answer_bytes;
 static const char *log_path;
 static int log_fd = -1;
@@ -405,15 +407,6 @@ static int send_long(int fd) {
     return 0;
 }
 
-/* An answer that is larger than the send buffer. */
-static const char *big_answer(size_t *bytes) {
-    static char all[256 << 10];
-    if (!all[0])
-        snprintf(all, 64, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", sizeof all - 64);
-    *bytes = strlen(all) + sizeof all - 64;
-    return all;
-}
-
 /* Reads the available bytes and answers every request in them. Returns 0 when the connection is closed. */
 static int serve(int fd) {
     struct connection *connection = connections[fd];
@@ -448,8 +441,8 @@ static int serve(int fd) {
             bytes = strlen(sent);
         }
         if (fault->send_buffer) {
-            sent = big_answer(&bytes);
-            head = 0;
+            sent = big_answer;
+            bytes = strlen(big_answer) + sizeof big_answer - BIG_HEAD;
         }
         if (head && send(fd, sent, head, MSG_NOSIGNAL) != (ssize_t)head)
             return 0;
@@ -616,6 +609,10 @@ static void run_epoll(int listener) {
     }
 }
 
+static void fill_big_answer(void) {
+    snprintf(big_answer, BIG_HEAD, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", sizeof big_answer - BIG_HEAD);
+}
+
 /* The slow reader of pipe-log, a separate process that ends with the server. */
 static void start_reader(void) {
     int ends[2];
@@ -694,7 +691,7 @@ static const struct fault FAULTS[] = {
     {"two-writes", "sends head and body of an answer separately, with Nagle's algorithm enabled", .sends_apart = 1},
     {"cork", "sets TCP_CORK on its connections and never clears it", .has_cork = 1},
     {"send-buffer", "a thread for each connection answers with 256 KiB, through a send buffer of 4 KiB",
-     .send_buffer = 4096, .run = run_threads},
+     .start = fill_big_answer, .send_buffer = 4096, .run = run_threads},
     {"reclaim", "writes 1 MiB of memory for a request, which the kernel may take back afterwards",
      .work = use_and_give_up},
     {"senders",

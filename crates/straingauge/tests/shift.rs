@@ -176,8 +176,8 @@ fn live_traffic_is_raised_until_a_guard_steps_back_and_the_usual_share_is_restor
 #[test]
 fn a_server_that_answers_errors_in_time_is_stepped_back_from() {
     skip_unless!(is_root(), "counting requests needs root");
-    // It answers 503 beyond a share of 100, in less than a millisecond.
-    let site = Site::with(2.0, Worker { sheds: true, ..Worker::default() });
+    // It answers 503 beyond a share of 50, in less than a millisecond. The budget reaches that on a busy machine, too.
+    let site = Site::with(4.0, Worker { sheds: true, ..Worker::default() });
     run(&mut site.find("", &["--budget", "28s"])).exits_with(0);
     let points = points(&site.run());
     let errors = |point: &Value| point["outcomes"]["non_2xx"].as_u64().unwrap_or(0);
@@ -185,7 +185,7 @@ fn a_server_that_answers_errors_in_time_is_stepped_back_from() {
     assert!(!failed.is_empty() && failed.iter().all(|point| errors(point) > 0), "{points:#?}");
     let held: Vec<f64> =
         points.iter().filter(|point| errors(point) == 0).filter_map(|point| figure(point, "live.share")).collect();
-    assert!(held.iter().any(|share| *share > USUAL) && held.iter().all(|share| *share < 1.5 * 100.0), "{held:?}");
+    assert!(held.iter().any(|share| *share > USUAL) && held.iter().all(|share| *share < 1.5 * 50.0), "{held:?}");
 }
 
 #[test]

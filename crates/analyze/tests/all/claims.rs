@@ -338,6 +338,22 @@ fn loads_are_compared_within_repeats_even_if_most_were_measured_once() {
 }
 
 #[test]
+fn visits_of_a_load_right_after_each_other_say_nothing_about_slowing_with_requests() {
+    let mut bench = Bench::new(healthy(), 5);
+    let visits = [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (32, 0), (2, 1), (8, 1), (32, 1), (64, 0), (64, 1)];
+    visits.iter().for_each(|(load, repeat)| bench.closed(*load, *repeat, 1_000_000_000));
+    for (index, point) in bench.points.iter_mut().enumerate() {
+        point.outcomes.ok = 3000;
+        for name in [names::SERVER_CPU, names::RESPONSE_P50] {
+            let value = point.value(name).unwrap();
+            set(point, name, (1.0 + 0.5 * index as f64) * value, 1000);
+        }
+    }
+    let verdict = judged_points(fixture::record(), &bench.points);
+    assert!(found(&verdict).contains(&"slows-with-time"), "{:?}", verdict.sentences);
+}
+
+#[test]
 fn a_server_with_a_nearly_full_cpu_waits_for_no_other_resource() {
     let at_most = |most: f64| {
         let verdict = judged(healthy(), fixture::record(), |point| {

@@ -48,8 +48,8 @@ impl ServerOutput {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
             (None, Some(libc::SIGKILL)) if observe::limits::killed_for_memory() > self.killed_before => {
-                "was killed by the kernel because memory ran out, its control group's or the machine's (signal 9; \
-                 `oom_kill` in /proc/vmstat grew)"
+                "was ended by signal 9 while the kernel killed a process because memory ran out, a control group's or \
+                 the machine's (`oom_kill` in /proc/vmstat grew)"
                     .to_string()
             }
             (None, Some(signal)) => format!("was ended by signal {signal}"),

@@ -7,7 +7,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server slows down with each request served",
     evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, in undisturbed points; \
                the yardstick",
-    threshold: "1.25 times in the median of at least three loads, at least 1.1 times at each of them, and 1.1 times \
+    threshold: "1.25 times in the median of at least three loads (whose visits have half as many requests between them \
+                as any load's), at least 1.1 times at each of them, and 1.1 times \
                 the median response time, after correction for the machine's own change (yardstick); below 1.5 times \
                 a straight line over requests served explains half of all costs; if other work disturbed the points, \
                 1.5 times, and such a line explains 85 %",
@@ -27,6 +28,8 @@ const CLEAR_GROWTH: f64 = 1.5;
 const EXPLAINED: f64 = 0.5;
 const UNQUIET_EXPLAINED: f64 = 0.85;
 const LEAST_LOADS: usize = 3;
+/// Requests between the visits of a load, as a share of the most: shortly after each other, visits cost the same.
+const LEAST_APART: f64 = 0.5;
 
 type PointVisit<'a> = (&'a Point, f64);
 
@@ -59,7 +62,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     // counts.
     let quiet = visits(evidence, false, cost);
     let is_unquiet = quiet.len() < LEAST_LOADS;
-    let visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
+    let mut visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
+    let served = |((first, _), (last, _)): &(PointVisit<'_>, PointVisit<'_>)| {
+        evidence.served_before(last.index) - evidence.served_before(first.index)
+    };
+    let most = visits.iter().map(served).fold(0.0, f64::max);
+    visits.retain(|visit| served(visit) >= LEAST_APART * most);
     if visits.len() < LEAST_LOADS {
         return None;
     }
