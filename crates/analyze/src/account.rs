@@ -519,6 +519,12 @@ impl AccountLevel {
         self.groups.iter().find(|group| group.name == name)
     }
 
+    /// The wait with the most threads among those of a sort.
+    pub fn most_waiting(&self, is_wanted: impl Fn(&WaitLevel) -> bool) -> Option<(&GroupLevel, &WaitLevel)> {
+        let waits = self.waits().filter(|(_, wait)| is_wanted(wait));
+        waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))
+    }
+
     /// The backend with this address.
     pub fn backend(&self, address: &str) -> Option<&BackendLevel> {
         self.backends.iter().find(|backend| backend.address == address)

@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     is_limit: true,
     is_counted: true,
     hidden_by: &["client"],
-    judge,
+    judge: |evidence| killed(evidence).or_else(|| stalled(evidence)),
 };
 
 const LEAST_STALLED: f64 = 0.2;
@@ -87,10 +87,8 @@ impl ReachedMemoryLimit {
     }
 }
 
-fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    if let Some(killed) = killed(evidence) {
-        return Some(killed);
-    }
+/// A thread that was stalled while the kernel reclaimed memory at the limit.
+fn stalled(evidence: &Evidence<'_>) -> Option<Finding> {
     let points = evidence.strained();
     let reached = reached(evidence)?;
     let stalled = typical(&points, names::SERVER_MEMORY_STALLED)?;

@@ -18,10 +18,8 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_WAITING: f64 = 0.5;
 
 fn most_waiting(level: &AccountLevel) -> Option<(&GroupLevel, &WaitLevel)> {
-    let waits = level.waits().filter(|(_, wait)| wait.kind == WaitKind::Send && wait.place.ends_with(SEND_BUFFER));
-    waits
-        .max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))
-        .filter(|(_, wait)| wait.threads >= LEAST_WAITING * level.in_flight())
+    let is_full = |wait: &WaitLevel| wait.kind == WaitKind::Send && wait.place.ends_with(SEND_BUFFER);
+    level.most_waiting(is_full).filter(|(_, wait)| wait.threads >= LEAST_WAITING * level.in_flight())
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -19,8 +19,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
-    let waits = reading.high.waits().filter(|(_, wait)| matches!(wait.kind, WaitKind::File | WaitKind::Pipe));
-    let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
+    let is_of_file = |wait: &WaitLevel| matches!(wait.kind, WaitKind::File | WaitKind::Pipe);
+    let (group, wait) = reading.high.most_waiting(is_of_file)?;
     full_of(reading, group, wait)
 }
 

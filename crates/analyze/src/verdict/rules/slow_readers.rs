@@ -34,8 +34,7 @@ fn is_slow(wait: &WaitLevel) -> bool {
 }
 
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
-    let waits = reading.high.waits().filter(|(_, wait)| is_slow(wait));
-    let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
+    let (group, wait) = reading.high.most_waiting(is_slow)?;
     full_of(reading, group, wait)
 }
 
