@@ -177,7 +177,8 @@ impl Server {
             }
             let secant = before.map_or(next, |(then, lacked)| paid - lacks * (paid - then) / (lacks - lacked));
             before = Some((paid, lacks));
-            paid = if low < secant && secant < high { secant } else { 0.5 * (low + high) };
+            // Often a bound itself is the solution: full CPUs pay nothing.
+            paid = if (low..=high).contains(&secant) { secant } else { 0.5 * (low + high) };
         }
         state
     }

@@ -47,7 +47,7 @@ fn the_report_opens_in_a_browser_without_errors() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let run = fixture::write_whole(folder.path(), fixture::record(), &fixture::points());
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
     std::fs::create_dir_all(&kept).unwrap();
     let page = kept.join("report.html");
@@ -98,7 +98,7 @@ fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
         point.connection_states.insert("<img src=x>=1+1".into(), Figure::new(9.0, "connections", 10, Origin::Sampled));
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = fixture::write(folder.path(), fixture::record(), &points);
+    let run = fixture::write_whole(folder.path(), fixture::record(), &points);
     let page = kept(&format!("{name}.html"));
     std::fs::write(&page, report::page::html(&run)).unwrap();
     Some((browser, page))

@@ -66,7 +66,7 @@ fn causes_come_first_and_only_the_most_severe_doubts_are_printed() {
 #[test]
 fn the_table_of_a_point_matches_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
-    let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let run = fixture::write_whole(folder.path(), fixture::record(), &fixture::points());
     let closed = run.points.iter().find(|point| !point.doubts.is_empty()).unwrap();
     let open = run.points.iter().rfind(|point| point.sweep == Sweep::Rate).unwrap();
     let mut tables = String::new();
@@ -139,7 +139,7 @@ fn outline(page: &str) -> String {
 #[test]
 fn the_parts_of_a_report_match_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
-    let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let run = fixture::write_whole(folder.path(), fixture::record(), &fixture::points());
     let page = hashless(&placeless(&page::html(&run), &run));
     expect_file!["../goldens/report/outline.txt"].assert_eq(&outline(&page));
     let is = |golden: expect_test::ExpectFile, from: &str, to: &str| golden.assert_eq(&part(&page, from, to));

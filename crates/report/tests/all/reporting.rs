@@ -176,7 +176,8 @@ fn a_single_point_has_a_separate_report() {
     points[0].sweep = record::Sweep::Single;
     let mut record = fixture::record();
     record.scenario.kind = record::RunKind::Load(fixture::loaded(&mut record).clone());
-    let (_folder, run) = written(record, &points);
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write_whole(folder.path(), record, &points);
     let page = page::html(&run);
     assert!(page.contains("<svg"));
     assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
