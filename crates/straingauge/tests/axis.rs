@@ -1,11 +1,13 @@
 //! `find --axis` on real servers: each value is in effect when its point is measured, and all outputs show it.
 
-use crate::rig::{free_port, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
+use crate::rig::{
+    free_port, long_run, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge,
+};
 use crate::server::{Kind, Server, serve_words};
 use serde_json::Value;
 
 /// Two repeats of short points.
-const SMALL: [&str; 4] = ["--duration", "100ms", "--repeats", "2"];
+const SMALL: [&str; 6] = ["--duration", "100ms", "--warmup", "30ms", "--repeats", "2"];
 
 fn values(points: &[Value], axis: &str) -> Vec<f64> {
     let place = |point: &Value| {
@@ -72,7 +74,8 @@ fn time_wait_sockets_exist_while_the_load_runs() {
     let out = dir.path().join("run");
     let watcher = format!("'{}' watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
     // Requests are counted by this process, then by a watcher as on another machine.
-    for watched in [&[][..], &["--watch-with", &watcher]] {
+    let all = [&["--watch-with", &watcher][..], &[]];
+    for watched in all.into_iter().take(if long_run() { 2 } else { 1 }) {
         let mut command = straingauge(["find", &server.url("128.bin"), "--axis", "time-wait"]);
         command.args(["--axis-values", "0,1500", "--quiet", "--out"]).arg(&out).args(SMALL).args(watched);
         run(&mut command).exits_with(0);
@@ -99,7 +102,7 @@ fn connections_that_conform_are_counted_and_searched() {
     command
         .args(["--asked-bandwidth", "800k", "--set", "clients.demanded-bandwidth=400k", "--scenario"])
         .arg(&scenario);
-    command.args(["--duration", "500ms", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
+    command.args(["--duration", "500ms", "--warmup", "50ms", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
     let json = run(&mut command).exits_with(0).json();
     let conforming = member(&json, "conforming");
     assert_eq!(conforming["held"].as_f64(), Some(4.0), "{json:#}");

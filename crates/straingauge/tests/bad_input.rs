@@ -21,7 +21,7 @@ fn load(url: &str, more: &[&str]) -> Said {
 
 fn find(url: &str, more: &[&str]) -> Said {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    run(straingauge(["find", url, "--budget", "5s", "--quiet"]).args(more).current_dir(dir.path()))
+    run(straingauge(["find", url, "--budget", "5s", "--warmup", "50ms", "--quiet"]).args(more).current_dir(dir.path()))
 }
 
 #[test]

@@ -281,7 +281,9 @@ fn every_point_of_find_keeps_the_stacks_of_its_layers() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command = straingauge(["find", &url, "--profile", "always", "--sweep", "connections", "--budget", "14s"]);
-    command.args(["--duration", "2s", "--max-connections", "2", "--repeats", "1", "-q", "--out"]).arg(&out);
+    command
+        .args(["--duration", "2s", "--warmup", "50ms", "--max-connections", "2", "--repeats", "1", "-q", "--out"])
+        .arg(&out);
     command.arg("--").args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
     let said = run(&mut command);
     if said.err.contains("--profile always is not possible") {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A sweep of few, short points that takes seconds. Tests do not judge its findings on a busy machine.
-pub const SMALL: [&str; 6] = ["--duration", "100ms", "--max-connections", "8", "--repeats", "2"];
+pub const SMALL: [&str; 8] = ["--duration", "100ms", "--warmup", "30ms", "--max-connections", "8", "--repeats", "2"];
 
 /// Asserts that a completed `find` has left all its files.
 #[track_caller]
@@ -131,9 +131,11 @@ fn points_are_profiled_by_layer_if_permitted() {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
         let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "14s"]);
-        // At 997 Hz, two seconds give some hundred samples of a server with part of a CPU.
-        let duration = if is_wanted { "2s" } else { "100ms" };
-        command.args(["--duration", duration, "--max-connections", "2", "--repeats", "1", "--out"]).arg(&out);
+        // At 997 Hz, a second gives some hundred samples of a server with part of a CPU.
+        let duration = if is_wanted { "1s" } else { "100ms" };
+        command
+            .args(["--duration", duration, "--warmup", "50ms", "--max-connections", "2", "--repeats", "1", "--out"])
+            .arg(&out);
         command.arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
         let said = Command::output(&mut command).expect("straingauge runs");
         let words = String::from_utf8_lossy(&said.stderr).into_owned();

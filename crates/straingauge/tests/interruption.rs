@@ -92,7 +92,8 @@ fn sweep_under_way(isolate: &str) -> Sweep {
 fn find(state: &Path, out: &Path, isolate: &str) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut command = straingauge(["find", &url, "--budget", "60s", "--duration", "100ms", "--max-connections", "64"]);
+    let mut command =
+        straingauge(["find", &url, "--budget", "60s", "-d", "100ms", "--warmup", "50ms", "--max-connections", "64"]);
     command.args(["--isolate", isolate, "--out"]).arg(out);
     let address = if is_root() && isolate != "never" { "0.0.0.0" } else { "127.0.0.1" };
     command.arg("--").args(serve_words(Kind::Nginx, port, state, address));

@@ -19,7 +19,8 @@ struct Shown {
 /// Starts a short sweep, or a long one that the test ends.
 fn begin(server: &Server, out: &Path, budget: &str) -> Shown {
     let mut command = straingauge(["find", &server.url("1k.bin"), "--sweep", "connections", "--live", "127.0.0.1:0"]);
-    command.args(["--duration", "200ms", "--max-connections", "4", "--repeats", "100", "--budget", budget, "--out"]);
+    command.args(["--duration", "200ms", "--warmup", "50ms", "--max-connections", "4"]);
+    command.args(["--repeats", "100", "--budget", budget, "--out"]);
     let mut running = Running::start(command.arg(out));
     let url = loop {
         let said = running.complained();

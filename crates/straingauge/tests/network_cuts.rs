@@ -101,7 +101,7 @@ fn a_search_keeps_its_complete_points_after_a_silent_network_cut() {
     let out = folder.path().join("run");
     let rates: Vec<String> = (100..140).map(|rate| rate.to_string()).collect();
     let mut find = setting.driver("find", &["--axis", "rate", "--axis-values", &rates.join(",")]);
-    find.args(["--duration", "400ms", "--repeats", "1", "--profile", "never", "--out"]).arg(&out);
+    find.args(["--duration", "400ms", "--warmup", "50ms", "--repeats", "1", "--profile", "never", "--out"]).arg(&out);
     let mut driver = Running::start(&mut find);
     driver.wait_until("two points are whole", || points(&out).len() >= 2);
     setting.nodes.cut(true);

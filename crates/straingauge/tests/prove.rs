@@ -2,7 +2,8 @@
 
 use crate::planted::faulty;
 use crate::rig::{
-    Running, free_port, is_root, member, open_dir, points, processes_of, run, skip_unless, skipped, straingauge,
+    Running, free_port, is_root, long_run, member, open_dir, points, processes_of, run, skip_unless, skipped,
+    straingauge,
 };
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +13,7 @@ fn find(faulty: &Path, fault: &str, out: &Path, more: &[&str]) -> Command {
     let port = free_port().to_string();
     let mut command = straingauge(["find", &format!("http://127.0.0.1:{port}/"), "--prove", "--sweep", "connections"]);
     command.args(["--max-connections", "16", "--budget", "8s", "--repeats", "3", "--duration", "200ms"]);
+    command.args(["--warmup", "50ms"]);
     command.args(["--profile", "never", "--isolate", "never", "--out"]).arg(out).args(more);
     command.arg("--").arg(faulty).args([fault, "--port", &port]);
     command
@@ -23,10 +25,11 @@ fn a_full_thread_and_a_lock_that_are_made_dearer_slow_the_server_and_the_proof_i
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let (faulty, dir) = (faulty.expect("just checked"), open_dir());
-    for (fault, place, words) in [
-        ("compute", "request", "each read of a request"),
+    let all = [
         ("lock", "lock", "each release of a lock that others wait for"),
-    ] {
+        ("compute", "request", "each read of a request"),
+    ];
+    for (fault, place, words) in all.into_iter().take(if long_run() { 2 } else { 1 }) {
         let out = dir.path().join(fault);
         let said = run(&mut find(&faulty, fault, &out, &["--json"])).exits_with(0);
         let json = said.json();

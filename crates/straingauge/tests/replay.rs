@@ -362,6 +362,7 @@ fn find_replays_a_log_over_connections_and_over_rate() {
     let out = dir.path().join("run");
     let url = server.url();
     let mut command = straingauge(["find", &url, "--trace", path, "--budget", "5s", "--duration", "150ms", "--quiet"]);
+    command.args(["--warmup", "50ms"]);
     command.args(["--repeats", "1", "--max-connections", "4", "--set", "find.open-connections=200", "--out"]).arg(&out);
     run(&mut command).exits_with(0);
     let points = crate::rig::points(&out);

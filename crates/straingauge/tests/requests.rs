@@ -152,7 +152,8 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     // No point exceeds the budget, so all its requests are counted and some are timed.
     let mut command =
         straingauge(["find", "--full", &url, "--overhead", "100%", "--profile", "never", "--budget", "7s"]);
-    command.args(["--sweep", "connections", "--duration", "300ms", "--max-connections", "8", "--repeats", "1"]);
+    command.args(["--sweep", "connections", "--max-connections", "8", "--repeats", "1"]);
+    command.args(["--warmup", "50ms", "--duration", "300ms"]);
     command.arg("--out").arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
     let said = run(&mut command).exits_with(0);
     let measured = points(&out);
@@ -205,7 +206,8 @@ fn watch_off_leaves_no_figures_and_a_missing_privilege_gives_the_reason() {
     let load = |state: &str, watch: &str, before: &[&str]| {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
-        let inner = straingauge(["load", &url, "--detail", watch, "--duration", "300ms", "--json", "--quiet"]);
+        let mut inner = straingauge(["load", &url, "--detail", watch, "--duration", "300ms", "--json", "--quiet"]);
+        inner.args(["--warmup", "0s"]);
         let mut command = match before {
             [] => inner,
             [first, rest @ ..] => {

@@ -1,6 +1,6 @@
 //! Loads that go up and down again, on servers with known behaviour (`testbed/truth`).
 
-use crate::rig::{free_port, member, open_dir, run, skip_unless, straingauge};
+use crate::rig::{free_port, long_run, member, open_dir, run, skip_unless, straingauge};
 use crate::server::truth;
 use std::path::Path;
 
@@ -105,7 +105,8 @@ fn healthy_servers_do_not_stay_down() {
     let truth = truth();
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     let truth = truth.expect("just checked");
-    for server in [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]] {
+    let servers = [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]];
+    for server in servers.into_iter().take(if long_run() { 2 } else { 1 }) {
         let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "4"]);
         let shown = format!("{}\n{:#}", found.text, found.unloading());
         // On a busy machine it may look as if the server stayed down; the cause is then at most possible, and the

@@ -293,7 +293,7 @@ fn find_varies_the_delay_up_to_a_long_one() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/128.bin");
     let mut command = straingauge(["find", &url, "--axis", "delay", "--axis-values", "0,300ms", "--connections", "4"]);
-    command.args(["--duration", "300ms", "--repeats", "1", "--out"]).arg(&out).arg("--");
+    command.args(["--duration", "300ms", "--repeats", "1", "--warmup", "50ms", "--out"]).arg(&out).arg("--");
     run(command.args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"))).exits_with(0);
     let delayed = |point: &serde_json::Value| point["axis"]["value"] == 300_000_000.0;
     let points: Vec<serde_json::Value> = points(&out).into_iter().filter(delayed).collect();

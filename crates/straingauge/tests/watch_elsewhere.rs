@@ -71,7 +71,7 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
     let out = kept.path().join("run");
     let mut command = straingauge(["find", &server.url("1k.bin"), "--watch-with", &watcher(server.port), "--quiet"]);
     command.args(["--sweep", "connections", "--max-connections", "2", "--repeats", "1", "--budget", "10s"]);
-    command.args(["--duration", "1s", "--detail", "off", "--profile", "always", "--out"]).arg(&out);
+    command.args(["--duration", "1s", "--warmup", "50ms", "--detail", "off", "--profile", "always", "--out"]).arg(&out);
     let said = run(&mut command);
     if !is_root() && said.code == Some(1) && said.err.contains("--profile always is not possible") {
         return skipped("the layers cannot be sampled without privileges");
