@@ -13,7 +13,7 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Pace, Point, RunDir, names};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A thread that sleeps in fewer than this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
@@ -206,8 +206,41 @@ const LEAST_CALLS_PER_REQUEST: f64 = 0.01;
 
 /// The accounts of a sweep, by ascending load; loads without one are left out.
 pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
-    let of_load = |load: f64| level(load, &points_at(&run.points, sweep.sweep, load).collect::<Vec<_>>());
-    sweep.levels.iter().filter_map(|level| of_load(level.load)).collect()
+    let points_of = |load: f64| points_at(&run.points, sweep.sweep, load).collect::<Vec<_>>();
+    let mut levels: Vec<AccountLevel> =
+        sweep.levels.iter().filter_map(|at| level(at.load, &points_of(at.load))).collect();
+    let steady = steady_sleeps(&levels);
+    if !steady.is_empty() {
+        for level in &mut levels {
+            level.requests = requests(&counted_at(&points_of(level.load)), level, &steady);
+        }
+    }
+    levels
+}
+
+/// The sleeps, by group and place, that are as frequent at the highest throughput as at a much lower one, and of as many
+/// threads: no request waits for them.
+fn steady_sleeps(levels: &[AccountLevel]) -> BTreeSet<(String, String)> {
+    /// The throughputs differ by at least this factor.
+    const LEAST_RATIO: f64 = 2.0;
+    /// The frequencies differ by less than this factor.
+    const MOST_RATIO: f64 = 1.25;
+    let by_rate = |a: &&AccountLevel, b: &&AccountLevel| a.per_sec().total_cmp(&b.per_sec());
+    let known = || levels.iter().filter(|level| level.per_sec() > 0.0);
+    let (Some(slow), Some(fast)) = (known().min_by(by_rate), known().max_by(by_rate)) else { return BTreeSet::new() };
+    if fast.per_sec() < LEAST_RATIO * slow.per_sec() {
+        return BTreeSet::new();
+    }
+    let sleeps = |level: &AccountLevel| -> BTreeMap<(String, String), [f64; 2]> {
+        let sleeps = level.waits().filter(|(_, wait)| wait.kind == WaitKind::Sleep);
+        let use_of = |wait: &WaitLevel| [wait.times_per_sec, wait.threads];
+        sleeps.map(|(group, wait)| ((group.name.clone(), wait.place.clone()), use_of(wait))).collect()
+    };
+    let before = sleeps(slow);
+    let is_steady = |(place, now): &(&(String, String), &[f64; 2])| {
+        before.get(*place).is_some_and(|earlier| now.iter().zip(earlier).all(|(now, then)| *now < MOST_RATIO * then))
+    };
+    sleeps(fast).iter().filter(is_steady).map(|(place, _)| place.clone()).collect()
 }
 
 /// The account of one load's points.
@@ -215,7 +248,7 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     let counted = counted_at(points);
     let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
     let mut level = of_accounts(load, &accounts, &request_rates(&counted))?;
-    level.requests = requests(&counted, &level);
+    level.requests = requests(&counted, &level, &BTreeSet::new());
     Some(level)
 }
 
@@ -400,7 +433,8 @@ const MOST_BEYOND: f64 = 1.2;
 /// the mean time of those that end inside is too short.
 const LONG_RESPONSE: f64 = 0.1;
 
-fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
+/// `steady`: sleeps, by group and place, in which no request waits.
+fn requests(points: &[&Point], level: &AccountLevel, steady: &BTreeSet<(String, String)>) -> Option<RequestLevel> {
     let (groups, backends) = (&level.groups, &level.backends);
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
@@ -423,8 +457,10 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     let mut blocked: BTreeMap<(PlaceKind, String), f64> = BTreeMap::new();
     let has_calls =
         points.iter().filter_map(|point| point.account.as_ref()).any(|account| !account.backends.is_empty());
-    for wait in groups.iter().flat_map(|group| &group.waits) {
-        let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
+    for (group, wait) in level.waits() {
+        let is_background = wait.kind == WaitKind::Sleep
+            && (wait.times_per_sec < LEAST_SLEEPS * per_sec
+                || steady.contains(&(group.name.clone(), wait.place.clone())));
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
         // Calls are timed by connection, not by the thread that waits.
         if kind == PlaceKind::Backend && has_calls {

@@ -66,6 +66,7 @@ pub struct GroupCounters {
     pub switches: u64,
     /// CPU time of the threads to which `wait_ns` and `switches` refer.
     pub accounted_ns: u64,
+    pub minor_faults: u64,
     pub major_faults: u64,
     /// CPU time that the control group accounts, microseconds; `None` without a separate one.
     pub cgroup_us: Option<u64>,
@@ -297,6 +298,7 @@ impl ServerGroup {
             self.counters.cpu_ns += cpu_ns;
             self.counters.user_ticks += stat.user_ticks;
             self.counters.system_ticks += stat.system_ticks;
+            self.counters.minor_faults += stat.minor_faults;
             self.counters.major_faults += stat.major_faults;
             self.count_children(pid, &ProcessStat::default(), &stat);
         }
@@ -339,6 +341,7 @@ impl ServerGroup {
             };
             self.counters.user_ticks += stat.user_ticks.saturating_sub(member.last.user_ticks);
             self.counters.system_ticks += stat.system_ticks.saturating_sub(member.last.system_ticks);
+            self.counters.minor_faults += stat.minor_faults.saturating_sub(member.last.minor_faults);
             self.counters.major_faults += stat.major_faults.saturating_sub(member.last.major_faults);
             let earlier = std::mem::replace(&mut member.last, stat.clone());
             children.push((pid, earlier, stat));

@@ -37,6 +37,8 @@ pub struct ProcessStat {
     pub parent: u32,
     /// Leader of the session.
     pub session: u32,
+    /// Minor faults of all threads, including ended ones.
+    pub minor_faults: u64,
     /// Major faults of all threads, including ended ones.
     pub major_faults: u64,
     /// Major faults of waited-for children.
@@ -70,6 +72,7 @@ pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
         state: char::from(*fields.first()?.first()?),
         parent: field(4)? as u32,
         session: field(6).unwrap_or(0) as u32,
+        minor_faults: field(10)?,
         major_faults: field(12)?,
         children_major_faults: field(13)?,
         user_ticks: field(14)?,

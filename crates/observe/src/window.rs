@@ -257,8 +257,12 @@ impl ObservedWindow {
         set(names::SERVER_RUN_QUEUE, of_threads(waited_us), requests, Origin::Timed);
         let switches = (end.switches - begin.switches) as f64;
         set(names::SERVER_SWITCHES, of_threads(switches), requests, Origin::Counted);
-        let faults = end.major_faults - begin.major_faults;
-        set(names::SERVER_MAJOR_FAULTS, Some(faults as f64 * 1e9 / elapsed_ns), faults, Origin::Counted);
+        for (name, faults) in [
+            (names::SERVER_MINOR_FAULTS, end.minor_faults - begin.minor_faults),
+            (names::SERVER_MAJOR_FAULTS, end.major_faults - begin.major_faults),
+        ] {
+            set(name, Some(faults as f64 * 1e9 / elapsed_ns), faults, Origin::Counted);
+        }
         let bytes = |pages: u64| Some(pages as f64 * rustix::param::page_size() as f64);
         set(names::SERVER_MEMORY, bytes(self.size.resident_pages), self.size.processes, Origin::Counted);
         set(names::SERVER_ANONYMOUS_MEMORY, bytes(self.anonymous_pages), self.size.processes, Origin::Counted);

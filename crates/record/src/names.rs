@@ -243,6 +243,8 @@ names! {
     SERVER_MEMORY = "server.memory_bytes", "bytes";
     /// Resident anonymous memory (heaps, stacks) of the server's processes at the end of the window.
     SERVER_ANONYMOUS_MEMORY = "server.anonymous_memory_bytes", "bytes";
+    /// Minor page faults of the server's processes per second: pages touched for the first time, without a disk.
+    SERVER_MINOR_FAULTS = "server.minor_faults_per_sec", "1/s";
     /// Major page faults of the server's processes per second.
     SERVER_MAJOR_FAULTS = "server.major_faults_per_sec", "1/s";
     /// Share of the window in which a thread of the server's control group was stalled for memory (`memory.pressure`,
@@ -302,6 +304,9 @@ of_layers! {
 
 names! {
     AFTER_LAYERS:
+    /// CPU time per request in the kernel's memory management (page faults, mappings), sampled; part of
+    /// `layer.other_us_per_request`.
+    LAYER_MEMORY = "layer.memory_management_us_per_request", "us";
     /// Packets that the port's connections sent in the window, counted at the interface.
     PACKETS_SENT = "layer.packets_sent", "count";
     /// Packets that the port's connections received in the window, counted at the interface.

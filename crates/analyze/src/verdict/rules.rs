@@ -34,6 +34,7 @@ mod memory_limit;
 pub(super) mod neighbour;
 pub(super) mod one_at_a_time;
 pub(super) mod own_limit;
+mod page_faults;
 mod paging;
 mod receive_budget;
 mod scalable_select;
@@ -147,7 +148,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 47] = [
+pub const RULES: [Rule; 48] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -180,6 +181,7 @@ pub const RULES: [Rule; 47] = [
     slow_requests::RULE,
     forks::RULE,
     garbage_collection::RULE,
+    page_faults::RULE,
     tls_handshakes::RULE,
     background::RULE,
     scalable_select::RULE,

@@ -2,7 +2,9 @@
 
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
-use analyze::account::{PlaceKind, level};
+use crate::server::Bench;
+use analyze::account::{AccountLevel, PlaceKind, level, levels};
+use analyze::zones;
 use record::account::{
     ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ProcessUse, SEND_BUFFER, ThreadGroup, Wait, WaitKind,
 };
@@ -320,10 +322,40 @@ fn a_thread_that_waits_for_a_file_is_named_with_it_and_explains_the_queue() {
     );
     assert_eq!(verdict.causes[0].commands, [r#"findmnt -T "/var/log of it/app 's.log""#]);
     assert!(verdict.sentences[0].contains("named below"), "{:?}", verdict.sentences);
-    for (call, advice) in [("fdatasync", "one sync for"), ("write", "buffered"), ("pread64", "memory for the cache")] {
+    for (call, advice) in [
+        ("fdatasync", "one sync for"),
+        ("write", "buffered"),
+        ("pread64", "memory for the cache"),
+        ("openat", "stay open"),
+        ("newfstatat", "stay open"),
+    ] {
         let remedy = &blocked_in(call).causes[0].remedy;
         assert!(remedy.contains(advice), "{call}: {remedy}");
     }
+}
+
+#[test]
+fn sleeps_that_are_as_frequent_at_every_rate_hold_no_request() {
+    let mut bench = Bench::new(waits(), 5);
+    (0..2).for_each(|repeat| [1, 4, 16].iter().for_each(|load| bench.closed(*load, repeat, 1_000_000_000)));
+    for point in &mut bench.points {
+        let rate = point.value(names::THROUGHPUT).unwrap();
+        let mut timer = group("timer", 0.01, 0.0, &[(Sleep, "futex", "with a timeout", 0.99)]);
+        timer.waits[0].times = 100;
+        let mut serving = group("app", 0.1, 0.0, &[(Sleep, "clock_nanosleep", "", 0.5), (Work, "futex", "0x8", 0.4)]);
+        serving.waits[0].times = rate as u64;
+        keep(point, vec![timer, serving], Vec::new());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), fixture::record(), &bench.points);
+    let findings = zones::of_run(&run);
+    let levels = levels(&run, findings.connections.as_ref().unwrap());
+    let asleep = |level: &AccountLevel| -> Vec<String> {
+        let places = &level.requests.as_ref().unwrap().places;
+        places.iter().filter(|place| place.kind == PlaceKind::Sleep).map(|place| place.name.clone()).collect()
+    };
+    assert_eq!(levels.len(), 3);
+    assert!(levels.iter().all(|level| asleep(level) == ["asleep: clock_nanosleep"]), "{:?}", asleep(&levels[0]));
 }
 
 #[test]

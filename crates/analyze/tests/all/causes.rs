@@ -166,7 +166,7 @@ fn a_thread_with_a_timer_is_not_a_worker_pool() {
     // A thread whose timer ended each of its few waits in the windows under strain, and in no other.
     let verdict = of_waiting(|point| {
         let kind = if point.connections < 16 { WaitKind::Work } else { WaitKind::Sleep };
-        let mut ticks = group("ticks", 0.01, 0.0, &[(kind, "futex", "until a time", 0.99)]);
+        let mut ticks = group("ticks", 0.01, 0.0, &[(kind, "futex", "with a timeout", 0.99)]);
         ticks.waits[0].times = 4;
         keep(point, vec![ticks], Vec::new());
     });
@@ -174,7 +174,7 @@ fn a_thread_with_a_timer_is_not_a_worker_pool() {
     assert!(!verdict.checked.iter().any(|one| one.stage.contains("ticks")), "{:?}", verdict.checked);
     // Threads of a large pool look for work every few milliseconds, also at the lowest load.
     let verdict = of_waiting(|point| {
-        let waits = [(WaitKind::Sleep, "futex", "until a time", 39.0), (WaitKind::Work, "futex", "0x8", 0.5)];
+        let waits = [(WaitKind::Sleep, "futex", "with a timeout", 39.0), (WaitKind::Work, "futex", "0x8", 0.5)];
         keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
     });
     assert!(!found(&verdict).contains(&"worker-pool"), "{:?}", verdict.causes);
@@ -356,6 +356,23 @@ fn tls_handshakes_are_named_if_requests_pay_for_them_and_a_cpu_is_full() {
     assert!(said.contains("1.0 per request, 0 % of them resumed; one takes 900 us"), "{said}");
     assert!(shakes(1.0, 0.9).causes.is_empty(), "most are resumed");
     assert!(shakes(0.01, 0.0).causes.is_empty(), "connections stay");
+}
+
+#[test]
+fn memory_that_each_request_takes_anew_is_named_with_its_page_faults() {
+    let faults = |share: f64, each: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let (rate, cpu_us) = (point.value(names::THROUGHPUT).unwrap(), point.value(names::SERVER_CPU).unwrap());
+            set(point, names::LAYER_MEMORY, share * cpu_us, (share * 100.0) as u64);
+            set(point, names::SERVER_MINOR_FAULTS, each * rate, 1000);
+        })
+    };
+    let verdict = faults(0.8, 257.0);
+    assert_eq!(found(&verdict), ["page-faults"], "{:?}", verdict.sentences);
+    let said = because(&verdict);
+    assert!(said.contains("80 % was in the kernel's memory management") && said.contains("257 new pages"), "{said}");
+    assert!(faults(0.8, 0.1).causes.is_empty(), "its own memory stays");
+    assert!(faults(0.2, 20.0).causes.is_empty(), "most time is spent elsewhere");
 }
 
 #[test]

@@ -991,4 +991,13 @@ fn a_line_of_the_servers_log_is_quoted_as_a_cause_or_with_the_cause_that_it_supp
     assert_eq!(found(&refused), ["server-errors"], "{:?}", refused.sentences);
     let because = &refused.causes[0].because;
     assert!(because.contains("The server printed \"java.lang.OutOfMemoryError: heap\""), "{because}");
+    let no_port = judged_with_log(&points(&refuses(16, 0.9)), "connect: Cannot assign requested address\n");
+    assert!(no_port.causes[0].remedy.contains("ip_local_port_range"), "{:?}", no_port.causes);
+    // Other words of a failure explain errors if they are repeated, and are no cause by themselves.
+    let often = "W7 connection refused by 10.0.0.3\n".repeat(5);
+    let other = judged_with_log(&points(&refuses(16, 0.9)), &often);
+    assert!(other.causes[0].because.contains("\"W7 connection refused by 10.0.0.3\" (5 of its"), "{other:?}");
+    let once = judged_with_log(&points(&refuses(16, 0.9)), "W7 connection refused by 10.0.0.3\n");
+    assert!(!once.causes[0].because.contains("printed"), "{once:?}");
+    assert!(judged_with_log(&points(&|_: &mut Point| ()), &often).causes.is_empty());
 }

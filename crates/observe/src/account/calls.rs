@@ -115,7 +115,7 @@ pub fn meaning(number: i32, names: DescriptorKind) -> (WaitKind, String) {
         (Writing, DescriptorKind::Served) => WaitKind::Send,
         (Reading | Writing, DescriptorKind::Socket) => Backend,
         (Reading | Writing, DescriptorKind::File) => File,
-        (Writing, DescriptorKind::Pipe) => WaitKind::Pipe,
+        (Writing, DescriptorKind::Pipe | DescriptorKind::Source) => WaitKind::Pipe,
         (Reading, DescriptorKind::Pipe | DescriptorKind::Source) => Input,
         (Reading | Writing, _) => WaitKind::Other,
     };

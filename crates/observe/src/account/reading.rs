@@ -298,10 +298,10 @@ impl Naming<'_> {
             {
                 format!("{:#x}", place.object[0])
             }
-            (WaitKind::Sleep, _) if futex_of(place).is_some() => "until a time".into(),
+            (WaitKind::Sleep, _) if futex_of(place).is_some() => "with a timeout".into(),
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
             (WaitKind::Send, _) if place.port == SEND_BUFFER_FULL => SEND_BUFFER.into(),
-            (_, DescriptorKind::File) => self.file(place),
+            (_, DescriptorKind::File) | (WaitKind::Pipe, DescriptorKind::Source) => self.file(place),
             (WaitKind::Backend | WaitKind::Pipe, DescriptorKind::Socket) => {
                 other_end.unwrap_or_else(|| "a Unix socket".into())
             }

@@ -11,7 +11,8 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use libbpf_rs::{Object, ProgramInput};
 use record::PlainText;
 use record::profile::Frame;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::FileExt;
 
 /// Maximum length of a name, because C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
@@ -56,11 +57,17 @@ impl<'o> SymbolNames<'o> {
         let living = living_thread(pid);
         let source = Source::Process(Process::new(Pid::from(living)));
         let mappings = maps::of_process(living).unwrap_or_default();
+        let memory = std::fs::File::open(format!("/proc/{living}/mem")).ok();
+        let first: HashSet<u64> = stacks.iter().filter_map(|stack| stack.first().copied()).collect();
         // An ended process has no map, so its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
         for address in addresses {
+            // Without frame pointers, the next word on the stack may be any address.
+            let is_data = mappings.iter().any(|one| !one.is_executable && one.addresses.contains(&address));
+            let is_code = !is_data && (first.contains(&address) || is_after_call(memory.as_ref(), address + 1));
             let frame = match found.next() {
+                _ if !is_code => None,
                 Some(Symbolized::Sym(symbol)) => Some(Frame {
                     function: clean(&symbol.name),
                     module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
@@ -120,6 +127,30 @@ fn unknown(is_kernel: bool) -> Frame {
 /// a function whose last call never returns, so the preceding byte is used.
 fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
     stack.iter().enumerate().map(|(index, address)| if index == 0 { *address } else { address.saturating_sub(1) })
+}
+
+/// Whether the instruction before a return address is a call. If the code cannot be read, it may be one.
+fn is_after_call(memory: Option<&std::fs::File>, return_address: u64) -> bool {
+    let mut code = [0; 8];
+    let Some(start) = return_address.checked_sub(code.len() as u64) else { return false };
+    let is_read = memory.is_some_and(|memory| memory.read_exact_at(&mut code, start).is_ok());
+    !is_read || ends_in_call(code)
+}
+
+/// Whether these bytes of code end in a call: `e8` with four bytes, or `ff /2` with its operand (Intel's Software
+/// Developer's Manual, volume 2, CALL).
+#[cfg(target_arch = "x86_64")]
+pub fn ends_in_call(code: [u8; 8]) -> bool {
+    let is_indirect = |bytes: usize| code[8 - bytes] == 0xff && code[9 - bytes] >> 3 & 7 == 2;
+    code[3] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
+}
+
+/// Whether these bytes of code end in a call: BL, BLR, or BLR with pointer authentication (Arm Architecture Reference
+/// Manual, C6.2).
+#[cfg(target_arch = "aarch64")]
+pub fn ends_in_call(code: [u8; 8]) -> bool {
+    let word = u32::from_le_bytes([code[4], code[5], code[6], code[7]]);
+    word >> 26 == 0b100101 || word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800
 }
 
 fn file_at(mappings: &[Mapping], address: u64) -> Option<&str> {

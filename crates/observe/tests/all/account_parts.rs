@@ -31,6 +31,7 @@ mod calls {
         assert_eq!(of(libc::SYS_recvfrom, DescriptorKind::Socket), Backend);
         assert_eq!(of(libc::SYS_read, DescriptorKind::Source), Input);
         assert_eq!(of(libc::SYS_write, DescriptorKind::Pipe), WaitKind::Pipe);
+        assert_eq!(of(libc::SYS_write, DescriptorKind::Source), WaitKind::Pipe, "a terminal");
         assert_eq!(of(libc::SYS_sendto, DescriptorKind::Served), WaitKind::Send);
         assert_eq!(meaning(libc::SYS_fdatasync as i32, DescriptorKind::File), (File, "fdatasync".into()));
         assert_eq!(meaning(-1, DescriptorKind::Nothing), (Memory, String::new()));

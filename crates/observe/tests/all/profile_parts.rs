@@ -341,15 +341,42 @@ mod names {
 
     #[inline(never)]
     fn second(number: u64) -> u64 {
-        std::hint::black_box(number + 2)
+        first(number) + std::hint::black_box(1)
+    }
+
+    /// The first return address in a function.
+    fn first_return_address(function: u64) -> u64 {
+        // SAFETY: code is readable, and no function is at the beginning or the end of the program.
+        let code = unsafe { std::slice::from_raw_parts((function - 8) as *const u8, 48) };
+        let is_end = |code: &[u8]| ends_in_call(code.try_into().expect("eight bytes"));
+        let place = code.windows(8).skip(9).position(is_end).expect("a call within the first bytes");
+        function + place as u64 + 9
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_return_address_follows_a_call() {
+        for code in [
+            [0, 0, 0, 0xe8, 1, 2, 3, 4],       // call f
+            [0, 0, 0, 0, 0, 0, 0xff, 0xd0],    // call *%rax
+            [0, 0, 0, 0, 0, 0x41, 0xff, 0xd4], // call *%r12
+            [0, 0, 0, 0, 0, 0xff, 0x55, 0x10], // call *0x10(%rbp)
+            [0, 0, 0xff, 0x15, 1, 2, 3, 4],    // call *f(%rip)
+            [0, 0xff, 0x94, 0x24, 1, 2, 3, 4], // call *f(%rsp)
+        ] {
+            assert!(ends_in_call(code), "{code:x?}");
+        }
+        for code in [[0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x41, 0x56], [0, 0, 0, 0, 0, 0, 0xff, 0xe0], [0; 8]] {
+            assert!(!ends_in_call(code), "{code:x?}");
+        }
     }
 
     #[test]
-    fn a_caller_whose_call_never_returns_keeps_its_name() {
-        assert_eq!(first(1) + second(1), 5);
+    fn callers_are_named_by_addresses_after_calls_only() {
+        assert_eq!(second(1), 3);
         let mut names = SymbolNames::new(None);
-        // The return address is within `second`, and just before it.
-        let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
+        let [callee, caller] = [first as *const () as u64, second as *const () as u64];
+        let [within, after] = [first_return_address(caller), caller + 1].map(|address| vec![callee, address]);
         let own = std::process::id();
         names.learn_user(own, &[&within, &after]);
         let callers = [within, after].map(|stack| {

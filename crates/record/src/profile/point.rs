@@ -1,4 +1,4 @@
-use super::Profile;
+use super::{LayerRow, Profile};
 use crate::layers::Layer;
 use crate::names::OF_LAYERS;
 use crate::point::FunctionCost;
@@ -7,14 +7,19 @@ use crate::{Figure, Figures, Origin, names};
 /// With fewer samples of the server, a division by layer is meaningless.
 const LEAST_SAMPLES: u64 = 20;
 
+/// A part of the layer Other (`data/layers.txt`).
+const MEMORY_MANAGEMENT: &str = "memory management";
+
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below the
     /// resolution; it is 0, so that the sum is right.
     pub fn point_figures(&self, requests: u64) -> Figures {
         let mut figures = Figures::default();
         for (layer, name, ..) in OF_LAYERS {
-            figures.set(name, self.cost_of(*layer, requests, "no request was completed"));
+            figures.set(name, self.cost_of(self.layer(*layer), requests, "no request was completed"));
         }
+        let memory = self.layers.iter().find(|row| row.layer == Some(Layer::Other) && row.part == MEMORY_MANAGEMENT);
+        figures.set(names::LAYER_MEMORY, self.cost_of(memory, requests, "no request was completed"));
         figures
     }
 
@@ -41,7 +46,7 @@ impl Profile {
         let sent = self.packets.packets[1];
         let mut figures = Figures::default();
         for (layer, _, name, _) in OF_LAYERS {
-            figures.set(name, self.cost_of(*layer, sent, "no packet was sent"));
+            figures.set(name, self.cost_of(self.layer(*layer), sent, "no packet was sent"));
         }
         self.event_figures(&mut figures);
         for (name, count) in [
@@ -78,15 +83,15 @@ impl Profile {
         }
     }
 
-    /// CPU time of a layer per request or packet, of which there are `n`; `none`: the reason if there are none.
-    fn cost_of(&self, layer: Option<Layer>, n: u64, none: &str) -> Figure {
+    /// CPU time of a row per request or packet, of which there are `n`; `none`: the reason if there are none.
+    fn cost_of(&self, row: Option<&LayerRow>, n: u64, none: &str) -> Figure {
         match (self.samples.server(), n) {
             (_, 0) => Figure::not_measured("us", none),
             (server, _) if server < LEAST_SAMPLES => {
                 Figure::not_measured("us", "the server was sampled fewer than 20 times")
             }
             _ => {
-                let samples = self.layer(layer).map_or(0, |row| row.samples);
+                let samples = row.map_or(0, |row| row.samples);
                 Figure::new(self.cost_us(samples, n), "us", samples, Origin::Sampled)
             }
         }
@@ -110,7 +115,8 @@ impl Profile {
     /// All figures of [`point_figures`](Self::point_figures), missing for this reason.
     pub fn no_figures(why: &str) -> Figures {
         let mut figures = Figures::default();
-        OF_LAYERS.iter().for_each(|(_, name, ..)| figures.not_measured(name, why));
+        let names = OF_LAYERS.iter().map(|(_, name, ..)| *name).chain([names::LAYER_MEMORY]);
+        names.for_each(|name| figures.not_measured(name, why));
         figures
     }
 

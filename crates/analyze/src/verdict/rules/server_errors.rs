@@ -44,6 +44,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let lowest = evidence.lowest();
     let is_new = !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0);
     let (which, advice) = statuses(evidence, &points);
+    let of_log = evidence.log().and_then(|said| said.first()?.advice());
+    let advice = of_log.map_or(advice, |advice| format!("{advice}; "));
     let url = quoted(&evidence.run.record.scenario.url());
     let last = points.last()?;
     let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();

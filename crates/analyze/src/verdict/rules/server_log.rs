@@ -31,12 +31,12 @@ struct LogLineKind {
     words: &'static [&'static str],
     /// Meaning of the line.
     means: &'static str,
-    /// The remedy.
+    /// The remedy; empty if the line names no limit.
     advice: &'static str,
 }
 
 /// Kinds of lines. A kind that explains others comes first.
-const KINDS: [LogLineKind; 10] = [
+const KINDS: [LogLineKind; 12] = [
     LogLineKind {
         rule: "threads",
         words: &[
@@ -112,6 +112,13 @@ const KINDS: [LogLineKind; 10] = [
         advice: "a higher `limit_req` or `limit_conn`",
     },
     LogLineKind {
+        rule: "backend-connects",
+        words: &["cannot assign requested address", "eaddrnotavail"],
+        means: "had no local port left for another connection",
+        advice: "connections to the backend that stay open (keep-alive, a pool), or \
+                 `sysctl -w net.ipv4.ip_local_port_range='1024 65535'` in its network namespace",
+    },
+    LogLineKind {
         rule: "backend",
         words: &["no live upstreams", "upstream timed out", "while connecting to upstream", "has no server available"],
         means: "had no answer from a backend",
@@ -123,6 +130,13 @@ const KINDS: [LogLineKind; 10] = [
         means: "crashed, at least one of its processes",
         advice: "see the lines around it in `server.log`",
     },
+    // Any server's words for a request that failed. They say nothing about a limit, but may explain errors.
+    LogLineKind {
+        rule: "server-errors",
+        words: &["error", "fail", "refused", "timed out", "timeout", "exhausted", "unavailable", "denied", "too many"],
+        means: "",
+        advice: "",
+    },
 ];
 
 /// The lines of one kind.
@@ -133,6 +147,11 @@ pub struct MatchedLines {
 }
 
 impl MatchedLines {
+    /// The remedy, if the line names a limit.
+    pub fn advice(&self) -> Option<&'static str> {
+        Some(self.kind.advice).filter(|advice| !advice.is_empty())
+    }
+
     fn quote(&self) -> String {
         format!("\"{}\" ({} of its last lines)", self.last.as_str(), grouped(self.times as f64))
     }
@@ -156,11 +175,12 @@ pub fn matched_lines(log: &[u8]) -> Vec<MatchedLines> {
 pub fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
     let mut said = evidence.log().into_iter().flatten();
     let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");
+    let said = said.filter(|said| said.advice().is_some() || said.times as u64 >= LEAST_ERRORS);
     said.map_or(String::new(), |said| format!(" The server printed {}.", said.quote()))
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    let said = evidence.log()?.first()?;
+    let said = evidence.log()?.first().filter(|said| said.advice().is_some())?;
     let limit = evidence.criteria().error_ratio;
     let failing = evidence
         .first_level(|point| point.outcomes.failed_ratio() > limit && point.outcomes.failed() >= LEAST_ERRORS)

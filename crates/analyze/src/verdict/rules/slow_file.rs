@@ -10,13 +10,16 @@ pub(super) const RULE: Rule = Rule {
                 requests",
     refuted_by: "throughput stays the same with the log on /dev/shm",
     remedy: "`findmnt -T FILE`; for writes: buffer them, or use another device or a faster reader; for syncs: one for \
-             several requests; for reads: more memory for the file cache, or more threads",
+             several requests; for reads: more memory for the file cache, or more threads; for opens: keep files open",
     source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
     is_limit: true,
     is_counted: false,
     hidden_by: &["client"],
     judge: |evidence| evidence.limit_by("slow-file"),
 };
+
+/// Parts of the names of calls that name a file by its path.
+const OF_PATHS: [&str; 5] = ["open", "stat", "access", "readlink", "getdents"];
 
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let is_of_file = |wait: &WaitLevel| matches!(wait.kind, WaitKind::File | WaitKind::Pipe);
@@ -38,12 +41,17 @@ pub fn full_of(reading: &AccountRange<'_>, group: &GroupLevel, wait: &WaitLevel)
             "a reader that keeps up, or writes that are buffered, in another thread or without waiting"
         }
         call if call.contains("sync") => "one sync for several requests, or a faster device",
+        call if OF_PATHS.iter().any(|part| call.contains(part)) => {
+            "files that stay open (nginx `open_file_cache`), a faster file system, or fewer programs that check each \
+             opened file (an antivirus)"
+        }
         call if call.contains("read") => {
             "more memory for the cache of files, a faster device, or more threads that read"
         }
         _ => "buffered writes (nginx `access_log FILE combined buffer=64k flush=1s`), or another device",
     };
-    let commands = if path.starts_with('/') { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
+    let is_on_disk = path.starts_with('/') && !path.starts_with("/dev/");
+    let commands = if is_on_disk { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
     let device = commands.first().map_or(String::new(), |command| format!("; `{command}` names its device"));
     let because = format!(
         "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({}), \
