@@ -35,7 +35,8 @@ enum {
     MAX_FD = 65536,
     REQUEST = 4096,
     DISSECTIONS = 4000,
-    LONG_BODY = 256 << 20
+    LONG_BODY = 256 << 20,
+    NEW_MEMORY = 1 << 20
 };
 
 struct fault {
@@ -628,6 +629,15 @@ static void start_reader(void) {
     log_fd = ends[1];
 }
 
+static void touch_new_memory(void) {
+    char *memory = mmap(NULL, NEW_MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        die("mmap");
+    for (size_t at = 0; at < NEW_MEMORY; at += 4096)
+        memory[at] = 1;
+    munmap(memory, NEW_MEMORY);
+}
+
 /* Makes receive processing cost more than the server and its client together, so that two CPUs are enough to show
  * where it runs. Accepted sockets inherit the filter. To find the payload the kernel dissects the packet's
  * headers. */
@@ -652,6 +662,7 @@ static const struct fault FAULTS[] = {
      .start = open_log, .work = log_to_disk, .needs_log = 1},
     {"pipe-log", "writes a line for each request to a process that reads 1,000 lines a second", .start = start_reader,
      .work = log_request},
+    {"page-faults", "maps 1 MiB of new memory for each request and touches each page", .work = touch_new_memory},
     {"lock", "a thread for each connection sleeps 300 us of every request inside one lock, and 1 ms outside of it",
      .work = sleep_in_lock, .run = run_threads},
     {"spin", "like lock, but 300 us inside a spin lock and no work outside of it", .start = start_spin,

@@ -218,8 +218,8 @@ pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
     levels
 }
 
-/// The sleeps, by group and place, that are as frequent at the highest throughput as at a much lower one, and of as many
-/// threads: no request waits for them.
+/// The sleeps, by group and place, that are as frequent and of as many threads at the highest throughput as at a much
+/// lower one: no request waits for them.
 fn steady_sleeps(levels: &[AccountLevel]) -> BTreeSet<(String, String)> {
     /// The throughputs differ by at least this factor.
     const LEAST_RATIO: f64 = 2.0;

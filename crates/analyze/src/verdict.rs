@@ -126,7 +126,7 @@ fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
         .map(|(rule, finding)| Cause {
             rule: rule.id.into(),
             cause: rule.cause.into(),
-            is_limit: rule.is_limit,
+            is_limit: rule.is_limit && !finding.is_beyond_limit,
             certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { finding.certainty },
             because: format!("{}{}", finding.because, server_log::quote(evidence, rule.id)),
             remedy: finding.remedy.clone(),

@@ -40,18 +40,21 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
 }
 
 pub(super) struct Saturated {
-    /// The function's share of the CPU time.
+    /// The share of the CPU time in the function, or in a part of the kernel.
     pub because: String,
     /// Command that slows the function down to show its effect; absent if the function is not in the server's program.
     pub experiment: Option<String>,
 }
 
-/// The function that fills a CPU of the server, if there is no other cause.
+/// The function or the part of the kernel that fills a CPU of the server, if there is no other cause.
 pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: bool) -> Option<Saturated> {
     let is_explained = is_clear && causes.is_empty() && !breaks_while_idle(evidence.findings);
     let closed = evidence.findings.connections.as_ref().filter(|_| is_explained)?;
     let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
-    let hot_function::OwnFunction { function, can_be_slowed } = hot_function::own(evidence)?;
+    let Some(hot_function::OwnFunction { function, can_be_slowed }) = hot_function::own(evidence) else {
+        let because = hot_function::of_layer(&evidence.strained()).trim_start().to_string();
+        return (!because.is_empty()).then_some(Saturated { because, experiment: None });
+    };
     let experiment = can_be_slowed.then(|| {
         let words = format!(
             "find {} --axis slow-down --places {} -c {:.0}",

@@ -67,14 +67,42 @@ fn hottest<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
 pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
     let before = shares(&evidence.lowest());
     let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);
-    hottest(&evidence.strained()).map_or(String::new(), |most| {
-        let low = at_lowest(most.function).map(|share| format!(", {} at the lowest load", percent(share)));
-        format!(
-            " Of its CPU time {} was in {}, without its callees (n = {} samples{}).",
-            percent(most.share.min(1.0)),
-            plain(most.function, 60),
-            grouped(most.samples),
-            low.unwrap_or_default()
-        )
-    })
+    hottest(&evidence.strained()).map_or_else(
+        || of_layer(&evidence.strained()),
+        |most| {
+            let low = at_lowest(most.function).map(|share| format!(", {} at the lowest load", percent(share)));
+            format!(
+                " Of its CPU time {} was in {}, without its callees (n = {} samples{}).",
+                percent(most.share.min(1.0)),
+                plain(most.function, 60),
+                grouped(most.samples),
+                low.unwrap_or_default()
+            )
+        },
+    )
+}
+
+/// A sentence on the part of the kernel that takes most of the CPU time, in no single function; empty if there is none.
+pub(super) fn of_layer(points: &[&Point]) -> String {
+    /// Least share; three standard errors below the estimate must reach half of the time.
+    const MOST: f64 = 0.6;
+    let profiled = || points.iter().filter(|point| point.value(names::LAYER_USER).is_some());
+    let all_us = |point: &Point| crate::growth::LAYERS.iter().filter_map(|(_, name)| point.value(name)).sum::<f64>();
+    let all: f64 = profiled().map(|point| all_us(point) * point.outcomes.completed() as f64).sum();
+    let n = |name: &str| profiled().filter_map(|point| point.figures.get(name)?.n).sum::<u64>() as f64;
+    let samples: f64 = crate::growth::LAYERS.iter().map(|(_, name)| n(name)).sum();
+    for (words, name) in
+        [("in system calls, before any protocol", names::LAYER_SYSTEM_CALL), ("in TCP", names::LAYER_TCP)]
+    {
+        let us = |point: &&&Point| point.value(name).unwrap_or(0.0) * point.outcomes.completed() as f64;
+        let share = profiled().map(|point| us(&point)).sum::<f64>() / all;
+        if share >= MOST && at_least(share.min(1.0), samples, 3.0) >= 0.5 {
+            return format!(
+                " Of its CPU time {} was {words}, mostly in no single function (n = {} samples).",
+                percent(share.min(1.0)),
+                grouped(samples)
+            );
+        }
+    }
+    String::new()
 }

@@ -32,6 +32,7 @@ mod loss;
 mod memory_bound;
 mod memory_limit;
 pub(super) mod neighbour;
+mod not_accepted;
 pub(super) mod one_at_a_time;
 pub(super) mod own_limit;
 mod page_faults;
@@ -106,18 +107,27 @@ pub struct Finding {
     pub commands: Vec<String>,
     /// Certainty of the cause.
     pub certainty: Certainty,
+    /// Whether something else limits the throughput below the loads of this evidence.
+    pub is_beyond_limit: bool,
     /// How the full stage is made dearer, if that is known.
     pub dearer: Option<Dearer>,
 }
 
 pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> Option<Finding> {
-    Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause, dearer: None })
+    let commands = commands.to_vec();
+    Some(Finding { because, remedy, commands, certainty: Certainty::Cause, is_beyond_limit: false, dearer: None })
 }
 
 impl Finding {
     /// Notes how the full stage is made dearer.
     pub(super) fn dearer(mut self, place: SlowPlace, at_once: f64) -> Option<Finding> {
         self.dearer = Some(Dearer { place, function: None, at_once });
+        Some(self)
+    }
+
+    /// Notes that something else limits the throughput at lower loads.
+    pub(super) fn beyond_limit_if(mut self, is_beyond_limit: bool) -> Option<Finding> {
+        self.is_beyond_limit = is_beyond_limit;
         Some(self)
     }
 
@@ -148,7 +158,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 48] = [
+pub const RULES: [Rule; 49] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -176,6 +186,7 @@ pub const RULES: [Rule; 48] = [
     affinity::RULE,
     blocked_loop::RULE,
     connection_limit::RULE,
+    not_accepted::RULE,
     slows_with_time::RULE,
     stalls::RULE,
     slow_requests::RULE,

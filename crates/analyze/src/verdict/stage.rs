@@ -62,7 +62,6 @@ pub fn is_kept(evidence: &Evidence<'_>) -> bool {
 /// The limit that the account shows under strain. `None` if there is none, or if the server's CPUs or the client are
 /// the limit.
 pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
-    let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
     let all = evidence.accounts();
     let strained = || all.iter().rev().filter(|level| level.load >= from);
@@ -71,18 +70,47 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     // At higher loads, requests may wait on the path, because connections are dropped.
     let is_at_server = |level: &&AccountLevel| queue(low, level).is_some_and(|(kind, _)| kind != PlaceKind::Client);
     let known = || strained().filter(|level| level.requests.is_some());
-    let high = known().find(is_at_server).or(known().next()).or(strained().next())?;
+    let at_server = || known().filter(is_at_server);
+    let highest = at_server().next().or(known().next()).or(strained().next())?;
+    limit_at(evidence, low, highest, false)
+        .or_else(|| at_server().skip(1).find_map(|high| hidden_at(evidence, low, high, highest)))
+        .or_else(|| limit_at(evidence, low, highest, true))
+}
+
+/// The limit that threads show at a lower load, if they are full at the highest one, too, but mostly without a CPU:
+/// where very many threads compete for the CPUs, it is hidden.
+fn hidden_at(
+    evidence: &Evidence<'_>,
+    low: &AccountLevel,
+    high: &AccountLevel,
+    highest: &AccountLevel,
+) -> Option<FoundLimit> {
+    let (_, share) = queue(low, high)?;
+    let reading = range(evidence, low, high)?;
+    let found = reading.full_threads_of(|group| {
+        let same = highest.group(&group.name);
+        same.is_some_and(|same| same.busy_ratio() >= reading.full && same.ready() >= MOST_OF_IT * same.threads)
+    })?;
+    Some(FoundLimit { finding: found.finding.proven_if(share >= QUEUE_GROWTH)?, ..found })
+}
+
+fn range<'a>(evidence: &'a Evidence<'_>, low: &'a AccountLevel, high: &'a AccountLevel) -> Option<AccountRange<'a>> {
+    Some(AccountRange {
+        low,
+        high,
+        all: evidence.accounts(),
+        sweep: evidence.sweep()?.sweep,
+        full: evidence.criteria().saturation_ratio,
+        pid: server_pid(evidence.run).to_string(),
+    })
+}
+
+/// The limit that the account of a load under strain shows; with `or_work`, also what idle threads wait for.
+fn limit_at(evidence: &Evidence<'_>, low: &AccountLevel, high: &AccountLevel, or_work: bool) -> Option<FoundLimit> {
     if runs_on_all_cpus(evidence, high) {
         return None;
     }
-    let reading = AccountRange {
-        low,
-        high,
-        all,
-        sweep: sweep.sweep,
-        full: evidence.criteria().saturation_ratio,
-        pid: server_pid(evidence.run).to_string(),
-    };
+    let reading = range(evidence, low, high)?;
     let (found, is_clear) = match queue(low, high) {
         // If no request was answered under strain, only the threads show the place.
         None if high.requests.is_none() => (reading.full_threads(), false),
@@ -98,7 +126,7 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
                 }
                 _ => None,
             };
-            let is_idle = evidence.is_saturated(&evidence.strained()) == Some(false);
+            let is_idle = or_work && evidence.is_saturated(&evidence.strained()) == Some(false);
             let found = found.or_else(|| lock::full(&reading, WaitKind::Work).filter(|_| is_idle));
             (found, share >= QUEUE_GROWTH)
         }
@@ -158,7 +186,11 @@ impl<'a> AccountRange<'a> {
     }
 
     fn full_threads(&self) -> Option<FoundLimit> {
-        let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
+        self.full_threads_of(|_| true)
+    }
+
+    fn full_threads_of(&self, is_wanted: impl Fn(&GroupLevel) -> bool) -> Option<FoundLimit> {
+        let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full && is_wanted(group);
         let serves = |group: &&GroupLevel| serves(self.all, self.high, group);
         // Threads that wait for another process of the server are full only because that process is.
         let waits_for_own = |group: &&GroupLevel| {

@@ -282,6 +282,16 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
         keep(point, vec![loops, group("worker", 0.05, 0.0, &workers)], Vec::new());
     });
     assert!(because.contains("It has as many threads: 5 threads of app: worker."), "{because}");
+    let (_, because) = rules(|point, _, rate| {
+        let waits = [(Sleep, "futex", "with a timeout", 4.9), (Work, "futex", "0x1", 3.0)];
+        let mut pools = group("node", 0.1, 0.0, &waits);
+        pools.waits[0].times = rate as u64;
+        keep(point, vec![pools], Vec::new());
+    });
+    assert!(
+        because.contains("As many threads of app: node were in futex with a timeout at any time: 4.9"),
+        "{because}"
+    );
     let (full, _) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
         set(point, names::SERVER_CPU_BUSY, 0.99, 10);
@@ -356,6 +366,36 @@ fn sleeps_that_are_as_frequent_at_every_rate_hold_no_request() {
     };
     assert_eq!(levels.len(), 3);
     assert!(levels.iter().all(|level| asleep(level) == ["asleep: clock_nanosleep"]), "{:?}", asleep(&levels[0]));
+}
+
+#[test]
+fn a_full_thread_is_found_below_the_load_at_which_all_threads_compete_for_the_cpus() {
+    let (found, because) = rules(|point, load, _| {
+        let idle = if load < 2.0 { 0.3 } else { 0.0 };
+        let waits = [(Sleep, "clock_nanosleep", "", 0.85 - idle), (Work, "futex", "0x9", idle)];
+        let mut writer = group("writer", 0.1, 0.0, &waits);
+        if load > 100.0 {
+            writer.waits[0].ns = ns(0.3);
+            writer.ready_own_ns = ns(0.55);
+        }
+        let serving = group("app", 0.3, 0.0, &[(Work, "futex", "0x8", load)]);
+        keep(point, vec![serving, writer], Vec::new());
+    });
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("1 thread of app: writer had no idle time at 64 connections"), "{because}");
+}
+
+#[test]
+fn threads_that_follow_the_requests_are_no_fixed_pool() {
+    let pool = |most: f64| {
+        let (found, _) = rules(|point, load, _| {
+            let asleep = (WaitKind::Other, "ioctl", "", load.min(most) - 0.1);
+            keep(point, vec![group("app", 0.1, 0.0, &[asleep, (Work, "futex", "0x8", 0.0)])], Vec::new());
+        });
+        found.contains(&"worker-pool".to_string())
+    };
+    assert!(pool(32.0), "32 threads at 64 and 128 connections, too");
+    assert!(!pool(100.0), "fewer threads only at the highest load");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use analyze::verdict::{Certainty, Verdict};
 use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
-use record::{DoubtKind, Point, names};
+use record::{DoubtKind, Figure, Origin, Point, names};
 
 fn of_waiting(change: impl Fn(&mut Point)) -> Verdict {
     judged(waits(), fixture::record(), change)
@@ -83,6 +83,17 @@ fn a_program_function_that_fills_a_cpu_is_named_with_an_experiment() {
     let (because, setting) = filled_by("libc.so.6", 0.7);
     assert!(because.is_some() && !is_experiment(&setting), "not one of the program: {setting:?}");
     assert_eq!(filled_by("nginx", 0.1).0, None, "no function takes much");
+    let in_calls = |share: f64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            let us = point.value(names::SERVER_CPU).unwrap_or(0.0);
+            set(point, names::LAYER_USER, (1.0 - share) * us, 5);
+            set(point, names::LAYER_SYSTEM_CALL, share * us, 95);
+        });
+        verdict.saturated
+    };
+    let because = in_calls(0.94);
+    assert!(because.is_some_and(|because| because.starts_with("Of its CPU time 94 % was in system calls")));
+    assert_eq!(in_calls(0.4), None);
 }
 
 #[test]
@@ -373,6 +384,23 @@ fn memory_that_each_request_takes_anew_is_named_with_its_page_faults() {
     assert!(said.contains("80 % was in the kernel's memory management") && said.contains("257 new pages"), "{said}");
     assert!(faults(0.8, 0.1).causes.is_empty(), "its own memory stays");
     assert!(faults(0.2, 20.0).causes.is_empty(), "most time is spent elsewhere");
+}
+
+#[test]
+fn connections_that_no_process_accepts_are_named_with_the_number_of_listening_sockets() {
+    let queued = |at_lowest: f64| {
+        of_waiting(move |point| {
+            let silent = if point.connections >= 4 { 1.0 } else { 0.0 };
+            set(point, names::SERVER_CPU_BUSY, 0.4, 10);
+            set(point, names::SILENT, silent, 1);
+            set(point, names::ACCEPT_QUEUE_MAX, at_lowest + 4.0 * silent, 10);
+            point.connection_states.insert("listen".into(), Figure::new(4.0, "sockets", 1, Origin::Counted));
+        })
+    };
+    let verdict = queued(2.0);
+    assert_eq!(found(&verdict).first(), Some(&"not-accepted"), "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("The port has 4 listening sockets"), "{}", because(&verdict));
+    assert!(!found(&queued(0.0)).contains(&"not-accepted"), "it accepts at low loads");
 }
 
 #[test]

@@ -300,6 +300,11 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     };
     let verdict = judged(healthy(), fixture::record(), overflow(12.0));
     assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
+    assert!(judged(waits(), fixture::record(), overflow(12.0)).causes[0].is_limit);
+    let late = judged(healthy(), fixture::record(), |point| {
+        set(point, names::TCP_LISTEN_OVERFLOWS, if point.connections > 64 { 12.0 } else { 0.0 }, 10);
+    });
+    assert!(!late.causes[0].is_limit, "the CPU is full at lower loads: {:?}", late.causes);
     assert!(
         verdict.causes[0].because.contains("from 16 connections on (12/s): its limit is 8"),
         "{:?}",

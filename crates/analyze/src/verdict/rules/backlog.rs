@@ -79,5 +79,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              Apache `ListenBacklog {wanted:.0}`, HAProxy `backlog {wanted:.0}`)."
         ),
         &commands,
-    )
+    )?
+    .beyond_limit_if(is_full_before(evidence, points.first()?))
+}
+
+/// Whether the server's CPUs are full at a load under strain that is lower than a point's.
+fn is_full_before(evidence: &Evidence<'_>, point: &Point) -> bool {
+    let lower: Vec<&Point> = evidence.strained().into_iter().filter(|one| one.load() < point.load()).collect();
+    evidence.are_cpus_full(&lower) == Some(true)
 }

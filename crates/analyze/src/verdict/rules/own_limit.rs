@@ -90,7 +90,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let at_peer = own.or(of_capped).or_else(|| as_many_threads(high, &at_a_time)).unwrap_or_default();
+    let of_threads = || as_many_threads(high, &at_a_time).or_else(|| as_many_waits(high, &at_a_time));
+    let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
     let because = format!(
         "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
         at_a_time.phrase(),
@@ -128,6 +129,17 @@ fn as_many_threads(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Stri
     let mut groups = level.groups.iter().filter(is_equal);
     let group = groups.next().filter(|_| groups.next().is_none())?;
     Some(format!(" It has as many threads: {}. If these are its workers, it needs more of them.", group.label()))
+}
+
+/// The only place at which as many threads are blocked as requests that the server works on.
+fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
+    let is_equal = |(_, wait): &(&GroupLevel, &WaitLevel)| {
+        !wait.kind.is_idle() && (0.85..=1.15).contains(&(wait.threads / at_a_time.count))
+    };
+    let mut waits = level.waits().filter(|(_, wait)| wait.times_per_sec >= 0.5 * level.per_sec()).filter(is_equal);
+    let (group, wait) = waits.next().filter(|_| waits.next().is_none())?;
+    let (threads, place) = (wait.threads, &wait.place);
+    Some(format!(" As many threads of {} were in {place} at any time: {threads:.1}.", group.name))
 }
 
 /// Concurrency of an idle server, whatever the number of connections.

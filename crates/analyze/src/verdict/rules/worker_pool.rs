@@ -22,10 +22,26 @@ pub(super) const RULE: Rule = Rule {
 /// Least number of requests in progress per thread of a full pool.
 const LEAST_PER_THREAD: f64 = 1.05;
 
+/// Whether there are as many threads as requests at two lower loads or more, and no other load with as many threads as
+/// here: connections of more threads may only have come too late.
+fn follows_requests(reading: &AccountRange<'_>, group: &GroupLevel) -> bool {
+    let others = || reading.all.iter().filter(|level| level.load != reading.high.load && level.in_flight() >= 1.5);
+    let threads = |level: &&AccountLevel| level.group(&group.name).map_or(0.0, |same| same.threads);
+    let follows = |level: &&AccountLevel| {
+        let (threads, requests) = (threads(level), level.in_flight());
+        threads <= 0.8 * group.threads && (threads - requests).abs() <= 1.0 + 0.1 * requests
+    };
+    let is_same = |level: &&AccountLevel| (0.9..=1.1).contains(&(threads(level) / group.threads));
+    others().filter(follows).count() >= 2 && !others().any(|level| is_same(&level))
+}
+
 pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<FoundLimit> {
     let in_flight = reading.high.requests.as_ref()?.in_flight;
     // If each request has a thread, more threads do not help.
     if in_flight < LEAST_PER_THREAD * group.threads {
+        return None;
+    }
+    if follows_requests(reading, group) {
         return None;
     }
     // Threads beyond the number of requests serve none: they poll for work.
