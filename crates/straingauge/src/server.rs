@@ -24,7 +24,7 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -186,9 +186,12 @@ impl RunningServer {
         }
     }
 
-    /// What the server could not connect to from a network namespace of its own, if there was something.
+    /// What the server could not connect to from a network namespace of its own, if there was something. That is not
+    /// why it broke down if a fault of its code ended it; its clients' connections are refused then.
     pub fn unreached(&self) -> Option<Unreached> {
-        let pair = self.pair.as_ref()?;
+        const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+        let signal = self.life.ended().and_then(|status| status.signal());
+        let pair = self.pair.as_ref().filter(|_| !signal.is_some_and(|signal| FAULTS.contains(&signal)))?;
         let failed = pair.server_namespace().run_inside(|| Ok(FailedConnections::here())).ok()?;
         (failed != FailedConnections::default()).then_some(Unreached(failed))
     }

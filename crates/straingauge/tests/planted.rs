@@ -399,6 +399,22 @@ fn a_backend_unreachable_from_the_namespace_gets_a_hint_at_the_option() {
 }
 
 #[test]
+fn a_server_that_crashes_is_not_explained_by_its_namespace() {
+    skip_unless!(crate::rig::is_root(), "needs root, to give the server a network namespace");
+    skip_unless!(program("python3").is_some(), "python3 is not installed (apt-get install python3)");
+    let (dir, port) = (open_dir(), free_port().to_string());
+    let text = "import os, socket, sys\n\
+                listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n\
+                connection, _ = listener.accept()\n\
+                while not connection.recv(4096): connection, _ = listener.accept()\n\
+                os.kill(os.getpid(), 11)\n";
+    let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/"), "-d", "100ms", "--warmup", "0s"]);
+    command.current_dir(dir.path()).args(["--", "python3", "-c", text, &port]);
+    let said = run(&mut command).exits_with(1).complains_of(&["signal 11"]);
+    assert!(!said.err.contains("--isolate never"), "{}", said.err);
+}
+
+#[test]
 fn a_server_that_needs_a_program_of_this_machine_starts_in_its_namespace() {
     skip_unless!(crate::rig::is_root(), "needs root, to give the server a network namespace");
     skip_unless!(program("python3").is_some(), "python3 is not installed (apt-get install python3)");

@@ -72,6 +72,9 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     let known = || strained().filter(|level| level.requests.is_some());
     let at_server = || known().filter(is_at_server);
     let highest = at_server().next().or(known().next()).or(strained().next())?;
+    if runs_on_all_cpus(evidence, highest) {
+        return None;
+    }
     limit_at(evidence, low, highest, false)
         .or_else(|| at_server().skip(1).find_map(|high| hidden_at(evidence, low, high, highest)))
         .or_else(|| limit_at(evidence, low, highest, true))
@@ -107,9 +110,6 @@ fn range<'a>(evidence: &'a Evidence<'_>, low: &'a AccountLevel, high: &'a Accoun
 
 /// The limit that the account of a load under strain shows; with `or_work`, also what idle threads wait for.
 fn limit_at(evidence: &Evidence<'_>, low: &AccountLevel, high: &AccountLevel, or_work: bool) -> Option<FoundLimit> {
-    if runs_on_all_cpus(evidence, high) {
-        return None;
-    }
     let reading = range(evidence, low, high)?;
     let (found, is_clear) = match queue(low, high) {
         // If no request was answered under strain, only the threads show the place.
