@@ -7,7 +7,8 @@ pub(super) const RULE: Rule = Rule {
                `client.response_max_us`, net.core.somaxconn",
     threshold: "in most points of a load and of the loads above it at least 1 overflow per second; or at least 1 while \
                 connections were opened, in a point that fails with a response of at least a second or without any \
-                response; more connections than the queue has room for",
+                response; more connections than the queue has room for; not the limit if the CPUs are full at a lower \
+                load under strain",
     refuted_by: "the overflows remain with a larger backlog: the server does not accept at all",
     remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache \
              `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",

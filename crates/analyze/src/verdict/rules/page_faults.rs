@@ -45,6 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     // The largest value that glibc accepts.
     let bytes = 32 << 20;
     let tunables = format!("GLIBC_TUNABLES=glibc.malloc.trim_threshold={bytes}:glibc.malloc.mmap_threshold={bytes}");
+    let command = format!("perf record -e page-faults -g -p {}", server_pid(evidence.run));
     finding(
         format!(
             "Of the server's CPU time {} was in the kernel's memory management (n = {} samples): each request \
@@ -55,9 +56,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         format!(
             "To try: buffers that are used again by the next request; or an allocator that keeps memory, with glibc \
-             `{tunables}` in the server's environment. `perf record -e page-faults -g -p {}` shows what touches them.",
-            server_pid(evidence.run)
+             `{tunables}` in the server's environment. `{command}` shows what touches them."
         ),
-        &[],
+        &[command],
     )
 }

@@ -7,8 +7,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "most of the requests added by load (at least 1) were queued in the server or asleep; threads with one \
                 name had no idle time (criterion `saturation_ratio`) and filled no CPU; they were mostly blocked in \
                 something other than a lock, a file or another server, or for a fifth of it in a file, a sleep, a \
-                backend or a full send buffer while they ran for the rest; a possibility below 40 % of the added \
-                requests",
+                backend or a full send buffer while they ran for the rest; not if they were as many as the requests \
+                at two lower loads, and as many as here at no other; a possibility below 40 % of the added requests",
     refuted_by: "throughput stays the same with more workers",
     remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its \
              threads",
