@@ -35,6 +35,12 @@ pub fn server_pid(run: &RunDir) -> String {
     pid.filter(|_| is_it).cloned().unwrap_or_else(|| "PID".into())
 }
 
+/// The served port, or `PORT`.
+pub fn served_port(run: &RunDir) -> String {
+    let address = run.record.scenario.load().and_then(|load| load.addresses.first());
+    address.map_or("PORT".into(), |address| address.port().to_string())
+}
+
 /// The remedy that raises the server's descriptor limit, at the place that sets it.
 pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());

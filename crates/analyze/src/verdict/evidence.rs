@@ -260,6 +260,20 @@ pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
     (n > 0.0).then(|| (sum / n, n))
 }
 
+/// The share of the server's CPU time that a sampled figure per request has over points, and the samples of the server.
+pub fn cpu_share(points: &[&Point], name: &str) -> Option<(f64, f64)> {
+    let (mut part_us, mut all_us, mut samples) = (0.0, 0.0, 0.0);
+    for point in points {
+        let Some((part, cpu)) = point.value(name).zip(point.value(names::SERVER_CPU)) else { continue };
+        let completed = point.outcomes.completed() as f64;
+        part_us += part * completed;
+        all_us += cpu * completed;
+        let counted = point.figures.get(name).and_then(|figure| figure.n).unwrap_or(0) as f64;
+        samples += counted * cpu / part.max(f64::MIN_POSITIVE);
+    }
+    (all_us > 0.0).then(|| ((part_us / all_us).min(1.0), samples))
+}
+
 /// The lower end of the interval of a share that was sampled `n` times (Wilson's, `errors` standard errors wide).
 pub fn at_least(share: f64, n: f64, errors: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);

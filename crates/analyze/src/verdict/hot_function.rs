@@ -1,6 +1,6 @@
 //! The function that fills the server's CPU, if points were profiled.
 
-use super::evidence::{Evidence, at_least};
+use super::evidence::{Evidence, at_least, cpu_share};
 use crate::zones::percent;
 use record::layers::Layer;
 use record::text::plain;
@@ -86,20 +86,14 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
 pub(super) fn of_layer(points: &[&Point]) -> String {
     /// Least share; three standard errors below the estimate must reach half of the time.
     const MOST: f64 = 0.6;
-    let profiled = || points.iter().filter(|point| point.value(names::LAYER_USER).is_some());
-    let all_us = |point: &Point| crate::growth::LAYERS.iter().filter_map(|(_, name)| point.value(name)).sum::<f64>();
-    let all: f64 = profiled().map(|point| all_us(point) * point.outcomes.completed() as f64).sum();
-    let n = |name: &str| profiled().filter_map(|point| point.figures.get(name)?.n).sum::<u64>() as f64;
-    let samples: f64 = crate::growth::LAYERS.iter().map(|(_, name)| n(name)).sum();
     for (words, name) in
         [("in system calls, before any protocol", names::LAYER_SYSTEM_CALL), ("in TCP", names::LAYER_TCP)]
     {
-        let us = |point: &&&Point| point.value(name).unwrap_or(0.0) * point.outcomes.completed() as f64;
-        let share = profiled().map(|point| us(&point)).sum::<f64>() / all;
-        if share >= MOST && at_least(share.min(1.0), samples, 3.0) >= 0.5 {
+        let is_most = |(share, samples): &(f64, f64)| *share >= MOST && at_least(*share, *samples, 3.0) >= 0.5;
+        if let Some((share, samples)) = cpu_share(points, name).filter(is_most) {
             return format!(
                 " Of its CPU time {} was {words}, mostly in no single function (n = {} samples).",
-                percent(share.min(1.0)),
+                percent(share),
                 grouped(samples)
             );
         }

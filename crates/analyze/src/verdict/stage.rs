@@ -39,6 +39,11 @@ impl FoundLimit {
     pub fn dearer(self, place: SlowPlace, at_once: f64) -> Option<FoundLimit> {
         Some(FoundLimit { finding: self.finding.dearer(place, at_once)?, ..self })
     }
+
+    /// As [`Finding::proven_if`].
+    fn proven_if(self, is_proven: bool) -> Option<FoundLimit> {
+        Some(FoundLimit { finding: self.finding.proven_if(is_proven)?, ..self })
+    }
 }
 
 /// The accounts between which the limit is searched.
@@ -75,9 +80,10 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
     if runs_on_all_cpus(evidence, highest) {
         return None;
     }
-    limit_at(evidence, low, highest, false)
+    let reading = range(evidence, low, highest)?;
+    limit_at(&reading)
         .or_else(|| at_server().skip(1).find_map(|high| hidden_at(evidence, low, high, highest)))
-        .or_else(|| limit_at(evidence, low, highest, true))
+        .or_else(|| idle_at(evidence, &reading))
 }
 
 /// The limit that threads show at a lower load, if they are full at the highest one, too, but mostly without a CPU:
@@ -94,7 +100,14 @@ fn hidden_at(
         let same = highest.group(&group.name);
         same.is_some_and(|same| same.busy_ratio() >= reading.full && same.ready() >= MOST_OF_IT * same.threads)
     })?;
-    Some(FoundLimit { finding: found.finding.proven_if(share >= QUEUE_GROWTH)?, ..found })
+    found.proven_if(share >= QUEUE_GROWTH)
+}
+
+/// What the idle threads of an idle server wait for.
+fn idle_at(evidence: &Evidence<'_>, reading: &AccountRange<'_>) -> Option<FoundLimit> {
+    let (_, share) = queue(reading.low, reading.high)?;
+    let is_idle = evidence.is_saturated(&evidence.strained()) == Some(false);
+    lock::full(reading, WaitKind::Work).filter(|_| is_idle)?.proven_if(share >= QUEUE_GROWTH)
 }
 
 fn range<'a>(evidence: &'a Evidence<'_>, low: &'a AccountLevel, high: &'a AccountLevel) -> Option<AccountRange<'a>> {
@@ -108,31 +121,24 @@ fn range<'a>(evidence: &'a Evidence<'_>, low: &'a AccountLevel, high: &'a Accoun
     })
 }
 
-/// The limit that the account of a load under strain shows; with `or_work`, also what idle threads wait for.
-fn limit_at(evidence: &Evidence<'_>, low: &AccountLevel, high: &AccountLevel, or_work: bool) -> Option<FoundLimit> {
-    let reading = range(evidence, low, high)?;
-    let (found, is_clear) = match queue(low, high) {
+/// The limit that the account of a load under strain shows.
+fn limit_at(reading: &AccountRange<'_>) -> Option<FoundLimit> {
+    let Some((kind, share)) = queue(reading.low, reading.high) else {
         // If no request was answered under strain, only the threads show the place.
-        None if high.requests.is_none() => (reading.full_threads(), false),
-        None => return None,
-        Some((kind, share)) => {
-            let found = match kind {
-                PlaceKind::Lock => lock::full(&reading, WaitKind::Lock),
-                PlaceKind::File | PlaceKind::Pipe => slow_file::full(&reading),
-                PlaceKind::Backend => backend::full(&reading),
-                PlaceKind::Send => slow_readers::full(&reading),
-                PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
-                    reading.behind_queue()
-                }
-                _ => None,
-            };
-            let is_idle = or_work && evidence.is_saturated(&evidence.strained()) == Some(false);
-            let found = found.or_else(|| lock::full(&reading, WaitKind::Work).filter(|_| is_idle));
-            (found, share >= QUEUE_GROWTH)
-        }
+        let is_silent = reading.high.requests.is_none();
+        return is_silent.then(|| reading.full_threads()).flatten()?.proven_if(false);
     };
-    let FoundLimit { rule, finding } = found?;
-    Some(FoundLimit { rule, finding: finding.proven_if(is_clear)? })
+    let found = match kind {
+        PlaceKind::Lock => lock::full(reading, WaitKind::Lock),
+        PlaceKind::File | PlaceKind::Pipe => slow_file::full(reading),
+        PlaceKind::Backend => backend::full(reading),
+        PlaceKind::Send => slow_readers::full(reading),
+        PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
+            reading.behind_queue()
+        }
+        _ => None,
+    };
+    found?.proven_if(share >= QUEUE_GROWTH)
 }
 
 /// Whether the server's own threads fill its CPUs. The CPUs are then the limit, and threads wait for each other because

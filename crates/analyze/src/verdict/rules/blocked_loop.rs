@@ -65,9 +65,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let (least, most) = range(lowest.iter().map(|(.., longest)| *longest))?;
-    let port =
-        evidence.run.record.scenario.load().and_then(|load| load.addresses.first()).map(|address| address.port());
-    let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
+    let command = format!("straingauge profile :{}", served_port(evidence.run));
     finding(
         format!(
             "{serving}. At the lowest loads it worked for {} to {} without a pause at least once (usually {}), and \

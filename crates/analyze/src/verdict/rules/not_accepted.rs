@@ -40,9 +40,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     } else {
         String::new()
     };
-    let url = evidence.run.record.scenario.url();
-    let port = url.rsplit(':').next().map(digits).filter(|port| !port.is_empty());
-    let command = format!("ss -ltnp 'sport = :{}'", port.unwrap_or("PORT"));
+    let command = format!("ss -ltnp 'sport = :{}'", served_port(evidence.run));
     finding(
         format!(
             "From {at} on, {:.0} of the connections got no answer, and {:.0} were in an accept queue; {:.0} were there \
@@ -57,8 +55,4 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         &[command],
     )
-}
-
-fn digits(text: &str) -> &str {
-    &text[..text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len())]
 }

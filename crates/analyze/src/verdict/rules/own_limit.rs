@@ -134,9 +134,10 @@ fn as_many_threads(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Stri
 /// The only place at which as many threads are blocked as requests that the server works on.
 fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
     let is_equal = |(_, wait): &(&GroupLevel, &WaitLevel)| {
-        !wait.kind.is_idle() && (0.85..=1.15).contains(&(wait.threads / at_a_time.count))
+        let is_often = wait.times_per_sec >= 0.5 * level.per_sec();
+        is_often && !wait.kind.is_idle() && (0.85..=1.15).contains(&(wait.threads / at_a_time.count))
     };
-    let mut waits = level.waits().filter(|(_, wait)| wait.times_per_sec >= 0.5 * level.per_sec()).filter(is_equal);
+    let mut waits = level.waits().filter(is_equal);
     let (group, wait) = waits.next().filter(|_| waits.next().is_none())?;
     let (threads, place) = (wait.threads, &wait.place);
     Some(format!(" As many threads of {} were in {place} at any time: {threads:.1}.", group.name))

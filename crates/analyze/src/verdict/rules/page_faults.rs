@@ -25,18 +25,7 @@ const LEAST_FAULTS: f64 = 5.0;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let points = evidence.strained();
-    let (mut memory_us, mut all_us, mut samples) = (0.0, 0.0, 0.0);
-    for point in &points {
-        let Some((memory, cpu)) = point.value(names::LAYER_MEMORY).zip(point.value(names::SERVER_CPU)) else {
-            continue;
-        };
-        let completed = point.outcomes.completed() as f64;
-        memory_us += memory * completed;
-        all_us += cpu * completed;
-        let counted = point.figures.get(names::LAYER_MEMORY).and_then(|figure| figure.n).unwrap_or(0) as f64;
-        samples += counted * cpu / memory.max(f64::MIN_POSITIVE);
-    }
-    let share = (memory_us / all_us).min(1.0);
+    let (share, samples) = cpu_share(&points, names::LAYER_MEMORY)?;
     let each = typical(&points, names::SERVER_MINOR_FAULTS)? / typical(&points, names::THROUGHPUT)?.max(1.0);
     let is_clear = share >= LEAST_SHARE && at_least(share, samples, 3.0) >= LEAST_SAMPLED;
     if !is_clear || each < LEAST_FAULTS || evidence.is_saturated(&points) != Some(true) {
