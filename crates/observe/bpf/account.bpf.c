@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The account of the server's threads: each nanosecond of each thread is running, runnable or blocked at a place. A
- * thread's place is read when it runs again, from the system call that it is still in, so falling asleep costs only a
- * clock read. When the window closes, the reader walks over all threads: it ends the states in progress and counts
- * threads that did not switch at all. */
+ * thread's place is read when it is woken, from the system call that it is still in, so falling asleep costs only a
+ * clock read. A switch that the kernel does not report then costs no more than the wait for a CPU: some kernels report
+ * none from certain threads. When the window closes, the reader walks over all threads: it ends the states in progress
+ * and counts threads that did not switch at all. */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -328,19 +329,28 @@ static __always_inline void add_sample(const struct place *place, const struct d
         __sync_fetch_and_add(&sums.lost_stacks, 1);
 }
 
-/* The thread was off its CPU until now: blocked until it was woken, and runnable since then. */
-static __always_inline void add_waiting(struct task_struct *t, struct doer *d, __u64 now_ns, __u32 cpu, bool has_cpu) {
-    __u64 woken_ns = d->woken_ns ? d->woken_ns : now_ns, ready_ns;
+/* The thread was blocked until now. Its place is read while it is still in its system call. */
+static __always_inline void add_blocked(struct task_struct *t, struct doer *d, __u64 now_ns) {
     struct place place;
 
-    if (woken_ns > d->since_ns) {
+    if (now_ns > d->since_ns) {
         begin_place(&place, t, BLOCKED);
         describe_wait(&place, t, d->ended_by);
-        add_place(&place, passed(d->since_ns, woken_ns));
+        add_place(&place, now_ns - d->since_ns);
         if (d->is_sampled)
-            add_sample(&place, d, passed(d->since_ns, woken_ns));
+            add_sample(&place, d, now_ns - d->since_ns);
     }
-    ready_ns = passed(woken_ns, now_ns);
+    d->since_ns = d->woken_ns = now_ns;
+}
+
+/* The thread was off its CPU until now: runnable since it was woken, or blocked if no event has woken it. */
+static __always_inline void add_waiting(struct task_struct *t, struct doer *d, __u64 now_ns, __u32 cpu, bool has_cpu) {
+    struct place place;
+    __u64 ready_ns;
+
+    if (!d->woken_ns)
+        add_blocked(t, d, now_ns);
+    ready_ns = passed(d->since_ns, now_ns);
     if (!ready_ns)
         return;
     begin_place(&place, t, READY_MOVED);
@@ -461,10 +471,10 @@ int BPF_PROG(on_waking, struct task_struct *t) {
     c->wakings++;
     if (is_member(t) && (d = doer_of(t, 0, 0)) && !d->is_running && !d->woken_ns) {
         read_clock(d->cpu, now_ns, d);
-        d->woken_ns = now_ns;
         d->ended_by = is_woken_by_timer(ctx, t) ? BY_TIMER : BY_THREAD;
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
             d->waker_stack = stack_of(ctx, 1, OF_USER);
+        add_blocked(t, d, now_ns);
     }
     /* The first switch of a CPU in this window resets the cost of the last one. */
     if (c->window == gate.window)
