@@ -89,6 +89,10 @@ pub struct Point {
     /// expensive first. Empty if the point was not profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
+    /// CPU time of functions of the server's files, and of system calls, with their callees (sampled): those that
+    /// divide its work, from a fifth of the CPU time on; the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with_callees: Vec<FunctionCost>,
     /// Requests counted on the server. Absent if the point was not watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
@@ -100,7 +104,7 @@ pub struct Point {
     pub doubts: Vec<Doubt>,
 }
 
-/// A function's CPU time, without its callees.
+/// A function's CPU time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FunctionCost {
     /// Name of the function. Untrusted text.

@@ -59,6 +59,7 @@ pub fn leave_out_uncounted(point: &mut Point, why: &str) {
         }
     }
     point.functions.clear();
+    point.with_callees.clear();
 }
 
 pub fn clock_doubt(link: &WorkerLink, late_ns: u64) -> Option<Doubt> {

@@ -28,6 +28,9 @@ pub struct WireObservation {
     /// The most expensive functions, if the layers were sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
+    /// Functions that divide the server's work, with their callees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with_callees: Vec<FunctionCost>,
     /// All stacks, if the layers were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Stacks>,

@@ -226,12 +226,12 @@ impl WatchedServer {
             edges_ns: Some(window.edges_ns()),
             ..WireObservation::default()
         };
-        if let Some(WindowLayers { figures, functions, stacks, doubts }) =
+        if let Some(WindowLayers { figures, functions, with_callees, stacks, doubts }) =
             self.layers.as_mut().and_then(|layers| layers.window_layers(completed))
         {
             observation.figures.extend(figures);
             observation.doubts.extend(doubts);
-            (observation.functions, observation.stacks) = (functions, stacks);
+            (observation.functions, observation.with_callees, observation.stacks) = (functions, with_callees, stacks);
         }
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
             let WatchedPoint { figures, watched, doubts } = requests.watched_point(&client);

@@ -52,7 +52,7 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
     let closed = evidence.findings.connections.as_ref().filter(|_| is_explained)?;
     let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
     let Some(hot_function::OwnFunction { function, can_be_slowed }) = hot_function::own(evidence) else {
-        let because = hot_function::of_layer(&evidence.strained()).trim_start().to_string();
+        let because = hot_function::of_callees(evidence).trim_start().to_string();
         return (!because.is_empty()).then_some(Saturated { because, experiment: None });
     };
     let experiment = can_be_slowed.then(|| {

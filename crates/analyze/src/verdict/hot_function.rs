@@ -1,11 +1,15 @@
 //! The function that fills the server's CPU, if points were profiled.
 
 use super::evidence::{Evidence, at_least, cpu_share};
+use crate::statistics::mean;
 use crate::zones::percent;
 use record::layers::Layer;
+use record::point::FunctionCost;
+use record::profile::SYSTEM_CALLS;
 use record::text::plain;
 use record::units::grouped;
 use record::{Point, names};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Least share of the server's CPU time for a function to be named; three standard errors below the estimate must reach
@@ -13,6 +17,7 @@ use std::collections::BTreeMap;
 const LEAST_SHARE: f64 = 0.2;
 
 /// A function's share of the server's CPU time, and the samples of all functions.
+#[derive(Clone, Copy)]
 pub(super) struct FunctionShare<'a> {
     pub(super) function: &'a str,
     pub(super) share: f64,
@@ -21,17 +26,71 @@ pub(super) struct FunctionShare<'a> {
 
 /// The functions' shares over points: CPU time in the function over that of the server's processes.
 pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<FunctionShare<'a>> {
+    shares_of(points, |point| &point.functions)
+}
+
+fn shares_of<'a>(points: &[&'a Point], listed: fn(&Point) -> &[FunctionCost]) -> Vec<FunctionShare<'a>> {
     let (mut us, mut all_us, mut samples): (BTreeMap<&str, f64>, _, _) = (BTreeMap::new(), 0.0, 0.0);
     for point in points.iter().filter(|point| !point.functions.is_empty()) {
         let completed = point.outcomes.completed() as f64;
         let Some(cpu_us) = point.value(names::SERVER_CPU).filter(|us| *us > 0.0) else { continue };
         all_us += cpu_us * completed;
-        for cost in &point.functions {
+        samples += point.functions.iter().map(|cost| cost.samples as f64).sum::<f64>();
+        for cost in listed(point) {
             *us.entry(&cost.function).or_default() += cost.us_per_request * completed;
-            samples += cost.samples as f64;
         }
     }
     us.into_iter().map(|(function, us)| FunctionShare { function, share: us / all_us, samples }).collect()
+}
+
+/// The function that takes most of the CPU time with its callees, near the innermost: one of the server's files, or a
+/// system call.
+fn dividing<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
+    let is_most = |one: &FunctionShare<'_>| {
+        one.share >= 0.5 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= 0.4
+    };
+    let mut most: Vec<FunctionShare<'_>> =
+        shares_of(points, |point| &point.with_callees).into_iter().filter(is_most).collect();
+    // Long stacks are cut, so that an outer function may have a smaller share.
+    let rank = |name: &str| {
+        let ranks = points.iter().filter_map(|point| point.with_callees.iter().position(|one| one.function == name));
+        mean(ranks.map(|rank| rank as f64).collect::<Vec<f64>>())
+    };
+    most.sort_by(|a, b| rank(a.function).partial_cmp(&rank(b.function)).unwrap_or(Ordering::Equal));
+    let outermost_like_innermost = |is_call: bool| {
+        let mut of_kind = most.iter().filter(|one| system_call(one.function).is_some() == is_call);
+        let innermost = of_kind.next()?;
+        // Functions that do little but call it are its wrappers, and the outermost has the name that says most.
+        let wrappers = of_kind.take_while(|one| (0.95..=1.1).contains(&(one.share / innermost.share)));
+        Some(*wrappers.last().unwrap_or(innermost))
+    };
+    outermost_like_innermost(false).or_else(|| outermost_like_innermost(true))
+}
+
+/// The share of the server's CPU time in this system call.
+pub(super) fn in_call(points: &[&Point], call: &str) -> f64 {
+    let calls = shares_of(points, |point| &point.with_callees);
+    let of_call = calls.iter().filter(|one| system_call(one.function) == Some(call));
+    of_call.map(|one| one.share).fold(0.0, f64::max)
+}
+
+/// A C++ name without the types of its arguments.
+fn without_arguments(function: &str) -> &str {
+    let mut depth = 0;
+    let opens = |(_, c): &(usize, char)| {
+        depth += match c {
+            ')' => 1,
+            '(' => -1,
+            _ => 0,
+        };
+        depth == 0
+    };
+    let begin = function.ends_with(')').then(|| function.char_indices().rev().find(opens)).flatten();
+    begin.map_or(function, |(at, _)| function.get(..at).filter(|name| !name.is_empty()).unwrap_or(function))
+}
+
+fn system_call(function: &str) -> Option<&str> {
+    SYSTEM_CALLS.iter().find_map(|start| function.strip_prefix(start))
 }
 
 /// The function of [`sentence`], if it belongs to the server's program or libraries. Kernel functions are excluded:
@@ -62,28 +121,50 @@ fn hottest<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
     shares(points).into_iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// A sentence on the function with most CPU time under strain, compared with the lowest load. Empty if no function
-/// reaches the least share, or without a profile.
+/// A sentence on the function with most CPU time under strain, compared with the lowest load, and on the one that takes
+/// most with its callees. Empty if no function reaches the least share, or without a profile.
 pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
+    let points = evidence.strained();
+    let Some(most) = hottest(&points) else { return of_callees(evidence) };
     let before = shares(&evidence.lowest());
-    let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);
-    hottest(&evidence.strained()).map_or_else(
-        || of_layer(&evidence.strained()),
-        |most| {
-            let low = at_lowest(most.function).map(|share| format!(", {} at the lowest load", percent(share)));
-            format!(
-                " Of its CPU time {} was in {}, without its callees (n = {} samples{}).",
-                percent(most.share.min(1.0)),
-                plain(most.function, 60),
-                grouped(most.samples),
-                low.unwrap_or_default()
-            )
-        },
+    let at_lowest = before.iter().find(|one| one.function == most.function).map(|one| one.share);
+    let with_callees = dividing(&points).filter(|one| one.function != most.function);
+    format!(
+        " Of its CPU time {} was in {}, without its callees (n = {} samples{}){}.",
+        percent(most.share.min(1.0)),
+        plain(most.function, 60),
+        grouped(most.samples),
+        at_lowest.map(|share| format!(", {} at the lowest load", percent(share))).unwrap_or_default(),
+        with_callees.map(|one| format!("; {}, with its callees", one.words())).unwrap_or_default()
     )
 }
 
+/// A sentence on the function or system call that takes most of the CPU time with its callees, or on the part of the
+/// kernel.
+pub(super) fn of_callees(evidence: &Evidence<'_>) -> String {
+    let points = evidence.strained();
+    match dividing(&points) {
+        Some(one) => {
+            let samples = grouped(one.samples);
+            format!(" Of its CPU time {}, with its callees (n = {samples} samples).", one.words())
+        }
+        None => of_layer(&points),
+    }
+}
+
+impl FunctionShare<'_> {
+    /// The share in words: `62 % was in the system call sched_yield`.
+    fn words(&self) -> String {
+        let name = match system_call(self.function) {
+            Some(call) => format!("the system call {}", plain(call, 60)),
+            None => plain(without_arguments(self.function), 100),
+        };
+        format!("{} was in {name}", percent(self.share.min(1.0)))
+    }
+}
+
 /// A sentence on the part of the kernel that takes most of the CPU time, in no single function; empty if there is none.
-pub(super) fn of_layer(points: &[&Point]) -> String {
+fn of_layer(points: &[&Point]) -> String {
     /// Least share; three standard errors below the estimate must reach half of the time.
     const MOST: f64 = 0.6;
     for (words, name) in

@@ -91,6 +91,22 @@ fn a_lock_is_named_by_the_requests_that_queue_for_it() {
 }
 
 #[test]
+fn a_lock_is_not_held_by_those_who_wait_for_another_one() {
+    // Two locks, each held while a helper process answers.
+    let (found, because) = rules(|point, load, _| {
+        let (waiting, held) = ((load - 2.0).max(0.0) / 2.0, load.min(2.0));
+        let waits = [
+            (Lock, "futex", "0x10", waiting + 0.2),
+            (Lock, "futex", "0x20", waiting),
+            (WaitKind::Other, "recvfrom", "a Unix socket", held),
+        ];
+        keep(point, vec![group("app", 0.02, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["lock"], "{because}");
+    assert!(because.contains("probably held in recvfrom"), "{because}");
+}
+
+#[test]
 fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for_work() {
     let of = |workers: f64| {
         rules(move |point, load, _| {

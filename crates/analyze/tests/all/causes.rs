@@ -443,6 +443,28 @@ fn a_full_cpu_names_the_function_that_fills_it() {
 }
 
 #[test]
+fn a_full_cpu_names_the_innermost_function_or_call_that_takes_most_with_its_callees() {
+    let profiled = |shares: &[(&str, f64)]| {
+        let listed: Vec<FunctionCost> = shares.iter().map(|(name, share)| sampled(name, *share, 100)).collect();
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, names::SERVER_CPU, 12.0, 1000);
+            point.functions = (0..10).map(|i| sampled(&format!("part {i}"), 0.1, 100)).collect();
+            point.with_callees = listed.clone();
+        })
+        .sentences
+        .join(" ")
+    };
+    let said =
+        profiled(&[("quote", 0.3), ("stringify", 0.6), ("serve", 0.85), ("cut", 0.55), ("__x64_sys_writev", 0.55)]);
+    assert!(said.contains("Of its CPU time 60 % was in stringify, with its callees (n ="), "{said}");
+    let said = profiled(&[("parse<char>(int)", 0.6), ("a::(anonymous namespace)::Parse(char*)", 0.62), ("run", 0.7)]);
+    assert!(said.contains("62 % was in a::(anonymous namespace)::Parse, with its callees"), "{said}");
+    let said = profiled(&[("quote", 0.3), ("__x64_sys_openat", 0.7)]);
+    assert!(said.contains("Of its CPU time 70 % was in the system call openat, with its callees"), "{said}");
+    assert!(!profiled(&[("quote", 0.3)]).contains("with its callees"));
+}
+
+#[test]
 fn a_futex_with_waiters_at_every_load_is_not_a_full_lock() {
     // Go's threads without known functions: one handles timers, the others are parked or work.
     let verdict = of_waiting(|point| {

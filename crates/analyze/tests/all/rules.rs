@@ -531,6 +531,30 @@ fn user_time_of_few_requests_or_on_idle_cpus_is_not_blamed_on_the_cache() {
 }
 
 #[test]
+fn threads_that_yield_to_a_spin_lock_are_named() {
+    let yields = |at_one: f64| {
+        judged(Server { doubles_at: 4.0, ..healthy() }, fixture::record(), move |point| {
+            let cpu = point.value(names::SERVER_CPU).unwrap();
+            let share = if point.connections == 1 { at_one } else { 0.8 };
+            let cost = |function: &str, share: f64| record::point::FunctionCost {
+                function: function.into(),
+                module: None,
+                layer: None,
+                us_per_request: share * cpu,
+                samples: 100,
+            };
+            point.functions = vec![cost("finish_task_switch", 0.5 * share)];
+            point.with_callees = vec![cost("__do_sys_sched_yield", share)];
+        })
+    };
+    let verdict = yields(0.0);
+    assert!(found(&verdict).contains(&"spin"), "{:?}", verdict.sentences);
+    let spin = verdict.causes.iter().find(|cause| cause.rule == "spin").unwrap();
+    assert!(spin.because.contains("80 % of the server's CPU time was in the system call sched_yield"), "{spin:?}");
+    assert!(!found(&yields(0.7)).contains(&"spin"), "it also polls for work");
+}
+
+#[test]
 fn spinning_threads_are_a_possible_cause_with_a_command_to_check() {
     let grows = Server { doubles_at: 30.0, ..healthy() };
     let spins = |waited: f64| {

@@ -29,6 +29,8 @@ pub struct WindowLayers {
     pub figures: Figures,
     /// The most expensive functions.
     pub functions: Vec<FunctionCost>,
+    /// Functions that divide the server's work, with their callees.
+    pub with_callees: Vec<FunctionCost>,
     /// All stacks, if there are samples.
     pub stacks: Option<Stacks>,
     /// Doubts about lost samples.
@@ -74,6 +76,7 @@ impl PointSampler {
             Ok(profile) => {
                 layers.figures = profile.point_figures(requests);
                 layers.functions = profile.point_functions(requests);
+                layers.with_callees = profile.point_with_callees(requests);
                 if self.how.is_per_packet {
                     layers.figures.extend(profile.packet_figures());
                 }

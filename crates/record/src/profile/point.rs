@@ -1,14 +1,33 @@
-use super::{LayerRow, Profile};
+use super::{CpuMode, LayerRow, Profile, Ran};
+use crate::PlainText;
 use crate::layers::Layer;
 use crate::names::OF_LAYERS;
 use crate::point::FunctionCost;
 use crate::{Figure, Figures, Origin, names};
+use std::collections::BTreeMap;
 
 /// With fewer samples of the server, a division by layer is meaningless.
 const LEAST_SAMPLES: u64 = 20;
 
+/// Least share of the server's samples for a function with its callees. In most of the samples in user mode are the
+/// program's main loops, which say nothing.
+const LEAST_WITH_CALLEES: f64 = 0.2;
+const MAIN_LOOP: f64 = 0.9;
+/// How names of the kernel's functions for system calls begin.
+pub const SYSTEM_CALLS: [&str; 3] = ["__x64_sys_", "__arm64_sys_", "__do_sys_"];
+
 /// A part of the layer Other (`data/layers.txt`).
 const MEMORY_MANAGEMENT: &str = "memory management";
+
+/// Samples of a function with its callees.
+#[derive(Default)]
+struct Use {
+    samples: u64,
+    /// Samples in which it called itself.
+    recursive: u64,
+    /// Sum over the samples of its distance from the innermost function.
+    depth: f64,
+}
 
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below the
@@ -38,6 +57,51 @@ impl Profile {
                 samples: row.samples,
             })
             .collect()
+    }
+
+    /// Functions that divide the server's work, with their callees: see [`crate::Point::with_callees`]. A function that
+    /// calls itself is an interpreter's loop or a tree's: its callers say more.
+    pub fn point_with_callees(&self, requests: u64) -> Vec<FunctionCost> {
+        let all = self.samples.server();
+        if requests == 0 || all < LEAST_SAMPLES {
+            return Vec::new();
+        }
+        let of_server = || self.stacks.stacks.iter().filter(|stack| stack.ran == Ran::Server);
+        let of_user: u64 = of_server().filter(|stack| stack.mode == CpuMode::User).map(|stack| stack.samples).sum();
+        let mut used: BTreeMap<u32, Use> = BTreeMap::new();
+        for stack in of_server() {
+            let mut times: BTreeMap<u32, (u64, usize)> = BTreeMap::new();
+            for (depth, place) in stack.functions.iter().enumerate() {
+                times.entry(*place).or_insert((0, depth)).0 += 1;
+            }
+            for (place, (times, depth)) in times {
+                let used = used.entry(place).or_default();
+                used.samples += stack.samples;
+                used.recursive += if times > 1 { stack.samples } else { 0 };
+                used.depth += depth as f64 * stack.samples as f64;
+            }
+        }
+        let cost = |(place, used): (u32, Use)| {
+            let (frame, samples) = (self.stacks.functions.get(place as usize)?, used.samples);
+            let (name, of_user) = (frame.function.as_str(), of_user as f64);
+            let is_named = match SYSTEM_CALLS.iter().find_map(|start| name.strip_prefix(start)) {
+                Some(_) => frame.is_kernel,
+                None => !frame.is_kernel && !name.starts_with('[') && (samples as f64) < MAIN_LOOP * of_user,
+            };
+            let is_kept =
+                is_named && 2 * used.recursive <= samples && samples as f64 >= LEAST_WITH_CALLEES * all as f64;
+            let cost = || FunctionCost {
+                function: name.to_string(),
+                module: frame.module.as_ref().map(PlainText::to_string),
+                layer: (!frame.is_kernel).then_some(Layer::User),
+                us_per_request: self.cost_us(samples, requests),
+                samples,
+            };
+            is_kept.then(|| (used.depth / samples as f64, cost()))
+        };
+        let mut costs: Vec<(f64, FunctionCost)> = used.into_iter().filter_map(cost).collect();
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        costs.into_iter().map(|(_, cost)| cost).collect()
     }
 
     /// CPU time, and hardware events if the machine counts them, per packet that the port's connections sent; also

@@ -3,7 +3,7 @@ use record::PlainText;
 use record::layers::Layer;
 use record::profile::folded::{Folded, FoldedError};
 use record::profile::stacks::apportion;
-use record::profile::{CpuMode, Frame, LayerRow, MEASUREMENT, Profile, Ran, SampledProcess, Stack, Stacks};
+use record::profile::{CpuMode, Frame, LayerRow, MEASUREMENT, Profile, Ran, SampleSums, SampledProcess, Stack, Stacks};
 
 fn folded(text: &str) -> Folded {
     Folded::parse(text.as_bytes()).unwrap()
@@ -59,6 +59,35 @@ fn a_name_cannot_break_its_frame_or_its_line() {
     let text = stacks.folded().to_text();
     assert_eq!(text, "my:server;a b;[unknown];Ljava/lang/String:::hashCode 3\n");
     assert_eq!(Folded::parse(text.as_bytes()).unwrap(), stacks.folded());
+}
+
+#[test]
+fn functions_that_divide_the_work_are_listed_with_their_callees() {
+    let functions = ["main", "loop", "render", "quote", "[libc.so.6]"];
+    let mut functions = named(&functions);
+    functions.push(Frame { function: "__x64_sys_write".into(), module: None, is_kernel: true });
+    functions.push(Frame { function: "vfs_write".into(), module: None, is_kernel: true });
+    let user =
+        |functions: &[u32], samples| Stack { mode: CpuMode::User, ..stack(functions, Some(Layer::User), samples) };
+    let profile = Profile {
+        samples: SampleSums { server_in_own_process: 100, ..SampleSums::default() },
+        sample_ns: 1e6,
+        stacks: Stacks {
+            functions,
+            stacks: vec![
+                user(&[3, 2, 1, 1, 0], 40),
+                user(&[2, 1, 1, 0], 10),
+                user(&[4, 1, 1, 0], 12),
+                stack(&[6, 5], Some(Layer::SystemCall), 38),
+            ],
+            ..Stacks::default()
+        },
+        ..Profile::default()
+    };
+    let listed = profile.point_with_callees(1000);
+    let listed: Vec<(&str, u64)> = listed.iter().map(|cost| (cost.function.as_str(), cost.samples)).collect();
+    assert_eq!(listed, [("quote", 40), ("render", 50), ("__x64_sys_write", 38)]);
+    assert_eq!(profile.point_with_callees(0), []);
 }
 
 #[test]

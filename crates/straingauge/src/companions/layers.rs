@@ -25,6 +25,7 @@ pub fn is_sampled(load: &UpcomingLoad<'_>) -> bool {
 pub fn record_layers(seen: WindowLayers, measured: &mut MeasuredPoint) {
     measured.point.figures.extend(seen.figures);
     measured.point.functions = seen.functions;
+    measured.point.with_callees = seen.with_callees;
     measured.point.doubts.extend(seen.doubts);
     measured.stacks = seen.stacks;
 }

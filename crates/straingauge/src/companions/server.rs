@@ -112,6 +112,7 @@ impl RemoteObserver {
         point.doubts.extend(seen.doubts);
         point.watched = seen.watched;
         point.functions = seen.functions;
+        point.with_callees = seen.with_callees;
         measured.stacks = seen.stacks;
         Ok(())
     }

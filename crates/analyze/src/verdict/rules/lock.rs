@@ -79,8 +79,13 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
 
 /// The place where the holder probably is, and the states of the threads that did not wait. The holder is among them.
 fn others(group: &GroupLevel, wait: &WaitLevel) -> (String, String) {
-    let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
-    let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);
+    let rest = || group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle() && one.threads >= 0.3);
+    let most = |is_lock: bool| {
+        let of_kind = rest().filter(|one| BY_ANOTHER.contains(&one.kind) == is_lock);
+        of_kind.max_by(|a, b| a.threads.total_cmp(&b.threads))
+    };
+    // Who waits for another lock holds this one only if nobody is blocked in anything else.
+    let held = most(false).or_else(|| most(true));
     match (held, group.running) {
         (Some(held), running) if held.threads > running => (
             format!(", probably held in {}", held.place),

@@ -36,7 +36,7 @@ struct LogLineKind {
 }
 
 /// Kinds of lines. A kind that explains others comes first.
-const KINDS: [LogLineKind; 12] = [
+const KINDS: [LogLineKind; 13] = [
     LogLineKind {
         rule: "threads",
         words: &[
@@ -110,6 +110,12 @@ const KINDS: [LogLineKind; 12] = [
         words: &["limiting requests", "limiting connections"],
         means: "refuses requests beyond a limit of its configuration",
         advice: "a higher `limit_req` or `limit_conn`",
+    },
+    LogLineKind {
+        rule: "server-errors",
+        words: &["no space left on device", "enospc", "disk quota exceeded"],
+        means: "had no space left on a file system",
+        advice: "free or add space there (`df -h`, `df -i`), or rotate its logs",
     },
     LogLineKind {
         rule: "backend-connects",
