@@ -15,7 +15,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define DEAD 0xb0 /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
+#define DEAD 0xb0    /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
+#define STOPPED 0x0c /* __TASK_STOPPED, __TASK_TRACED */
 #define AF_UNIX_FAMILY 1
 #define SYSCALL_FUTEX_KNOWN 1 /* values in `calls`: kinds of system calls */
 #define SYSCALL_DESCRIPTOR 2
@@ -335,7 +336,10 @@ static __always_inline void add_blocked(struct task_struct *t, struct doer *d, _
 
     if (now_ns > d->since_ns) {
         begin_place(&place, t, BLOCKED);
-        describe_wait(&place, t, d->ended_by);
+        if (d->is_stopped)
+            place.call = STOPPED_THREAD;
+        else
+            describe_wait(&place, t, d->ended_by);
         add_place(&place, now_ns - d->since_ns);
         if (d->is_sampled)
             add_sample(&place, d, now_ns - d->since_ns);
@@ -413,6 +417,7 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
         d->since_ns = now_ns;
         d->is_sampled = 0;
         d->ended_by = 0;
+        d->is_stopped = !is_preempted && state & STOPPED;
         d->woken_ns = 0;
         if (is_preempted || !state) {
             d->woken_ns = now_ns;

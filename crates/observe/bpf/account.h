@@ -25,7 +25,7 @@ enum doing {
 /* A place in a state, for the threads of one name in one process. */
 struct place {
     __u32 tgid;
-    __s32 call;      /* number of the system call; -1 = none */
+    __s32 call;      /* number of the system call; -1 = none; STOPPED_THREAD */
     __u8 doing;      /* enum doing; FIRST_THREAD marks the process's first thread */
     __u8 file_type;  /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
                        BY_TIMER, BY_THREAD; 0 = not ended */
@@ -36,6 +36,7 @@ struct place {
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
+#define STOPPED_THREAD (-2)
 #define WINDOW_CLOSED 1    /* unsent data waited mostly for the receiver's window */
 #define SEND_BUFFER_FULL 2 /* all of a full send buffer was sent and waited to be acknowledged */
 #define BY_TIMER 0xf       /* the call's timeout ended the wait */
@@ -58,10 +59,11 @@ struct doer {
     __u32 window;
     __u32 cpu;
     __u8 is_running, is_sampled;
-    __u8 is_closed; /* time is counted up to the end of the window */
-    __u8 is_summed; /* its lifetime is in the sums */
-    __u8 ended_by;  /* BY_TIMER or BY_THREAD: how its wait ended; 0 = not yet */
-    __u8 reserved[3];
+    __u8 is_closed;  /* time is counted up to the end of the window */
+    __u8 is_summed;  /* its lifetime is in the sums */
+    __u8 ended_by;   /* BY_TIMER or BY_THREAD: how its wait ended; 0 = not yet */
+    __u8 is_stopped; /* it is blocked by a signal or a debugger, wherever it was */
+    __u8 reserved[2];
 };
 
 /* One CPU's time with threads of the server, and with other tasks, up to `since_ns`. */

@@ -53,6 +53,9 @@ impl WaitKind {
 /// The program name for a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
 
+/// The call of a thread that a signal or a debugger stopped.
+pub const STOPPED: &str = "a stop by a signal or a debugger";
+
 /// The object of a wait for the lock of a process's address space.
 pub const ADDRESS_SPACE: &str = "its address space";
 

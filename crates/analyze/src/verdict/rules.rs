@@ -49,6 +49,7 @@ mod slows_with_time;
 mod spin;
 mod stalls;
 mod stays_down;
+mod stopped;
 mod time_wait;
 mod tls_handshakes;
 pub(super) mod unequal_workers;
@@ -158,11 +159,12 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 49] = [
+pub const RULES: [Rule; 50] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
     hangs::RULE,
+    stopped::RULE,
     cpu_quota::RULE,
     cpu_bursts::RULE,
     stays_down::RULE,

@@ -6,7 +6,7 @@ use crate::server::Bench;
 use analyze::account::{AccountLevel, PlaceKind, level, levels};
 use analyze::zones;
 use record::account::{
-    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ProcessUse, SEND_BUFFER, ThreadGroup, Wait, WaitKind,
+    ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ProcessUse, SEND_BUFFER, STOPPED, ThreadGroup, Wait, WaitKind,
 };
 use record::{Pace, Point, Sweep, Watched, WatchedProcess, names};
 
@@ -104,6 +104,25 @@ fn a_lock_is_not_held_by_those_who_wait_for_another_one() {
     });
     assert_eq!(found, ["lock"], "{because}");
     assert!(because.contains("probably held in recvfrom"), "{because}");
+}
+
+#[test]
+fn threads_that_are_stopped_are_neither_a_pool_nor_a_stall() {
+    let of = |stopped: f64| {
+        rules(move |point, load, _| {
+            let threads = load + 1.0;
+            let busy = 0.2 * threads;
+            let waits = [
+                (WaitKind::Other, STOPPED, "", stopped * threads),
+                (Input, "read", "", (1.0 - stopped) * threads - busy),
+            ];
+            keep(point, vec![group("app", busy, 0.0, &waits)], Vec::new());
+        })
+    };
+    let (found, because) = of(0.5);
+    assert_eq!(found, ["stopped"], "{because}");
+    assert!(because.contains("threads of app were stopped for 50 % of the time"), "{because}");
+    assert!(!of(0.05).0.contains(&"stopped".to_string()));
 }
 
 #[test]
@@ -676,10 +695,12 @@ fn a_connection_for_each_call_is_distinguished_from_a_pool_with_slow_calls() {
             let calls = backend(connections(load, rate) as u64, 0.2, rate);
             keep(point, vec![group("app", 0.9, 0.0, &[])], vec![calls]);
         });
-        verdict.causes.iter().any(|cause| cause.rule == "backend-connects" && cause.because.contains("(1.0 each)"))
+        verdict.causes.iter().any(|cause| cause.rule == "backend-connects" && cause.because.contains(" each)"))
     };
     assert!(of(|_, rate| rate));
     assert!(!of(|load, _| load), "as many as requests in progress");
+    assert!(of(|load, rate| if load < 8.0 { 2.0 } else { rate / 2.0 }), "only two are kept");
+    assert!(!of(|load, rate| if load < 8.0 { rate / 20.0 } else { 130.0 }), "a pool for the highest load");
     assert!(!of(|_, rate| rate / 20.0), "twenty calls each");
 }
 

@@ -1,6 +1,6 @@
 //! The event that a blocked thread waits for, by its system call and the file that the call names.
 
-use record::account::WaitKind;
+use record::account::{STOPPED, WaitKind};
 
 /// Meaning of a call's first argument, with the values in `bpf/account.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,14 @@ pub enum DescriptorKind {
     Source,
 }
 
-/// The event that a thread waits for in this call, and the call's name. A number below 0 means no call.
+/// Number of a call that stands for a stop (account.h).
+const STOPPED_THREAD: i32 = -2;
+
+/// The event that a thread waits for in this call, and the call's name. A number below 0 means no call, or a stop.
 pub fn meaning(number: i32, names: DescriptorKind) -> (WaitKind, String) {
+    if number == STOPPED_THREAD {
+        return (WaitKind::Other, STOPPED.into());
+    }
     if number < 0 {
         return (Memory, String::new());
     }

@@ -52,7 +52,7 @@ mod account {
     use observe::group::ServerGroup;
     use observe::processes::ProcessTable;
     use observe::watch::kernel_has_send_events;
-    use record::account::{Account, CLOSED_WINDOW, ThreadGroup, WaitKind};
+    use record::account::{Account, CLOSED_WINDOW, STOPPED, ThreadGroup, WaitKind};
     use std::collections::BTreeMap;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -125,6 +125,33 @@ mod account {
             assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");
             assert!((300_000_000..account.window_ns).contains(&of("times out", WaitKind::Sleep)), "{account:?}");
             assert_eq!(account.lost, 0);
+        }
+    }
+
+    #[test]
+    fn a_stopped_process_is_not_seen_as_waiting_or_running() {
+        let Some(mut accountant) = started("a_stopped_process_is_not_seen_as_waiting_or_running") else { return };
+        for command in ["while :; do :; done", "read line"] {
+            let mut child = std::process::Command::new("sh")
+                .args(["-c", command])
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let pid = child.id();
+            std::thread::sleep(Duration::from_millis(50));
+            let account = account_from(&mut accountant, pid, || {
+                // SAFETY: kill takes no pointers; the process is this test's child.
+                let signal = |number| assert_eq!(unsafe { libc::kill(pid as i32, number) }, 0);
+                signal(libc::SIGSTOP);
+                std::thread::sleep(Duration::from_millis(200));
+                signal(libc::SIGCONT);
+                std::thread::sleep(Duration::from_millis(50));
+            });
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let waits = account.groups.iter().flat_map(|group| &group.waits);
+            let stopped: u64 = waits.filter(|wait| *wait.call == *STOPPED).map(|wait| wait.ns).sum();
+            assert!((150_000_000..account.window_ns).contains(&stopped), "{command}: {account:?}");
         }
     }
 

@@ -5,8 +5,9 @@ pub(super) const RULE: Rule = Rule {
     cause: "each call to a backend opens a connection",
     evidence: "the account: connections that the server opened and calls on them, by the other end",
     threshold: "at every load whose account has 30 such calls, and at two or more: at most 1.5 calls a connection, and \
-                at least twice as many connections as requests in progress; a possibility unless the server's CPUs are \
-                full (criterion `saturation_ratio`)",
+                at least twice as many connections as requests in progress; or at the two highest: at most 3 calls a \
+                connection, and twice as many as the most client connections of the run; a possibility unless the \
+                server's CPUs are full (criterion `saturation_ratio`)",
     refuted_by: "`ss -tn state time-wait` shows no connections to the backend",
     remedy: "connections that are kept and used again",
     source: "RFC 9112, section 9.3: persistent connections avoid the cost of opening one for each request",
@@ -17,7 +18,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const LEAST_CALLS: f64 = 30.0;
-const MOST_CALLS_EACH: f64 = 1.5;
+/// A program may keep a few connections: Go's client two to each server, which suffice at low loads.
+const MOST_CALLS_EACH: f64 = 3.0;
+const ONE_CALL_EACH: f64 = 1.5;
 /// Connections in a window per request in progress, from which on they are not a pool.
 const LEAST_PER_REQUEST: f64 = 2.0;
 
@@ -36,25 +39,34 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         .filter(|(.., calls)| *calls >= LEAST_CALLS)
         .collect();
     let is_new = |(level, backend, calls): &(&AccountLevel, &BackendLevel, f64)| {
-        let most_kept = LEAST_PER_REQUEST * level.in_flight().max(1.0);
-        *calls <= MOST_CALLS_EACH * backend.connections && backend.connections >= most_kept
+        *calls <= ONE_CALL_EACH * backend.connections
+            && backend.connections >= LEAST_PER_REQUEST * level.in_flight().max(1.0)
     };
-    if levels.len() < 2 || !levels.iter().all(is_new) {
+    // A pool keeps the connections that the highest load needed.
+    let pool = evidence.run.points.iter().map(|point| point.connections as f64).fold(0.0, f64::max);
+    let are_mostly_new = |(_, backend, calls): &(&AccountLevel, &BackendLevel, f64)| {
+        *calls <= MOST_CALLS_EACH * backend.connections && backend.connections >= LEAST_PER_REQUEST * pool
+    };
+    let (.., highest) = levels.split_last_chunk::<2>()?;
+    if !levels.iter().all(is_new) && !highest.iter().all(are_mostly_new) {
         return None;
     }
-    let (level, backend, calls) = levels[levels.len() - 1];
+    let (level, backend, calls) = &highest[1];
+    let is_each = *calls <= ONE_CALL_EACH * backend.connections;
+    let (which, opens) = if is_each { ("Each call", "opens") } else { ("Most calls", "open") };
     let is_full = evidence.are_cpus_full(&evidence.strained()) == Some(true);
     finding(
         format!(
-            "Each call to {address} opens a connection: at {} a window had {} calls on {} ({:.1} each). Opening one \
+            "{which} to {address} {opens} a connection: at {} a window had {} calls on {} ({:.1} each). Opening one \
              takes a round trip, CPU time at both ends, and a local port until a minute after its end.",
             load_words(level.load, evidence.sweep()?.sweep),
-            grouped(calls),
+            grouped(*calls),
             count(backend.connections.round() as u64, "connection"),
             calls / backend.connections,
         ),
         "To try: keep connections and use them again (nginx: `keepalive` in the upstream and `proxy_http_version 1.1`; \
-         in a program one client or pool for all requests, whose answers are read to their end)."
+         in a program one client or pool for all requests, whose answers are read to their end; Go: \
+         `MaxIdleConnsPerHost`, which is 2)."
             .into(),
         &[],
     )?

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
     is_limit: true,
     is_counted: false,
-    hidden_by: &["blocked-loop", "cpu-bursts", "delayed-ack", "slows-with-time"],
+    hidden_by: &["stopped", "blocked-loop", "cpu-bursts", "delayed-ack", "slows-with-time"],
     judge,
 };
 

@@ -45,8 +45,8 @@ fn yields(evidence: &Evidence<'_>) -> Option<Finding> {
              that wait for a lock call it again and again, and take the CPU from the thread that holds it."
         ),
         format!(
-            "To try: a lock that sleeps (pthread_mutex, a futex) in place of the spin lock; `{command}` shows who calls \
-             it."
+            "To try: a lock that sleeps (pthread_mutex, a futex) in place of the spin lock; `{command}` shows who \
+             calls it."
         ),
         std::slice::from_ref(&command),
     )

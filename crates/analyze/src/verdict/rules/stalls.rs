@@ -16,7 +16,16 @@ pub(super) const RULE: Rule = Rule {
     source: "Dean and Barroso, \"The Tail at Scale\" (2013)",
     is_limit: false,
     is_counted: false,
-    hidden_by: &["garbage-collection", "blocked-loop", "cpu-bursts", "cpu-quota", "hangs", "memory-limit", "client"],
+    hidden_by: &[
+        "stopped",
+        "garbage-collection",
+        "blocked-loop",
+        "cpu-bursts",
+        "cpu-quota",
+        "hangs",
+        "memory-limit",
+        "client",
+    ],
     judge,
 };
 

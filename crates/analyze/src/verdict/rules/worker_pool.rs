@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     source: "Little's law",
     is_limit: true,
     is_counted: false,
-    hidden_by: &["client"],
+    hidden_by: &["client", "stopped"],
     judge: |evidence| evidence.limit_by("worker-pool"),
 };
 
