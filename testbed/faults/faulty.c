@@ -376,6 +376,28 @@ static void sleep_in_spin_lock(void) {
     pthread_spin_unlock(&spinlock);
 }
 
+static void sleep_in_yielding_lock(void) {
+    static char is_held;
+    while (__atomic_exchange_n(&is_held, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+    sleep_us(300);
+    __atomic_store_n(&is_held, 0, __ATOMIC_RELEASE);
+}
+
+/* Like cpulimit: a process stops and continues the server, 30 ms each. It ends with the server. */
+static void start_stopping(void) {
+    pid_t server = getpid(), child = fork();
+    if (child < 0)
+        die("fork");
+    if (child)
+        return;
+    for (int number = SIGSTOP; getppid() == server; number = number == SIGSTOP ? SIGCONT : SIGSTOP) {
+        kill(server, number);
+        sleep_us(30000);
+    }
+    _exit(0);
+}
+
 static void start_semaphore(void) {
     if (sem_init(&four, 0, 4))
         die("semaphore");
@@ -667,6 +689,8 @@ static const struct fault FAULTS[] = {
      .work = sleep_in_lock, .run = run_threads},
     {"spin", "like lock, but 300 us inside a spin lock and no work outside of it", .start = start_spin,
      .work = sleep_in_spin_lock, .run = run_threads},
+    {"yield", "like spin, but calls sched_yield() while it waits", .work = sleep_in_yielding_lock, .run = run_threads},
+    {"stops", "a process stops the server for 30 ms in every 60", .start = start_stopping, .work = compute},
     {"semaphore", "a thread for each connection; a semaphore lets four at a time sleep 2 ms in a request",
      .start = start_semaphore, .work = sleep_with_semaphore, .run = run_threads},
     {"pool-1", "a thread takes one request at a time from a queue and sleeps 5 ms in it", .work = sleep_5ms,
