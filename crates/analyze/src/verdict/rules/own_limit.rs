@@ -90,7 +90,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let of_threads = || as_many_threads(high, &at_a_time).or_else(|| as_many_waits(high, &at_a_time));
+    let of_threads = || as_many_waits(high, &at_a_time).or_else(|| as_many_threads(high, &at_a_time));
     let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
     let because = format!(
         "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
