@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "1.25 times in the median of at least three loads (whose visits have half as many requests between them \
                 as any load's), at least 1.1 times at each of them, and 1.1 times \
                 the median response time, after correction for the machine's own change (yardstick); below 1.5 times \
-                a straight line over requests served explains half of all costs; if other work disturbed the points, \
+                a possibility, if a straight line over requests served explains half of all costs; if other work disturbed the points, \
                 1.5 times, and such a line explains 85 %",
     refuted_by: "the server is as slow right after a restart",
     remedy: "`perf top -p PID` names the function; limit the state kept for each request",
@@ -22,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const TIME_GROWTH_RATIO: f64 = 1.25;
+/// Below this growth a machine that became slower looks alike.
 const CLEAR_GROWTH: f64 = 1.5;
 /// Share of the costs that a straight line over the requests served explains. A machine that became slower once
 /// explains less.
@@ -118,7 +119,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              cache without a limit); limit the state kept for each request."
         ),
         &[command],
-    )
+    )?
+    .proven_if(rose >= CLEAR_GROWTH)
 }
 
 /// Whether a straight line over the requests served so far explains this share of the costs of a request, for all
