@@ -847,6 +847,10 @@ fn slowing_with_each_request_is_distinguished_from_slowing_with_load() {
     assert!(judged(healthy(), fixture::record(), slows(0.05, false)).causes.is_empty(), "nobody waits longer");
     let verdict = judged(healthy(), fixture::record(), by_time(0.05));
     assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
+    assert_ne!(verdict.causes[0].certainty, Certainty::Possibility);
+    let little = judged(healthy(), fixture::record(), by_time(0.02));
+    assert_eq!(found(&little), ["slows-with-time"], "{:?}", little.sentences);
+    assert_eq!(little.causes[0].certainty, Certainty::Possibility, "a machine may become slower by so much");
     assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
     let by_load = Server { doubles_at: 30.0, ..healthy() };
     assert!(!found(&judged(by_load, fixture::record(), |_| ())).contains(&"slows-with-time"));

@@ -10,8 +10,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "1.25 times in the median of at least three loads (whose visits have half as many requests between them \
                 as any load's), at least 1.1 times at each of them, and 1.1 times \
                 the median response time, after correction for the machine's own change (yardstick); below 1.5 times \
-                a possibility, if a straight line over requests served explains half of all costs; if other work disturbed the points, \
-                1.5 times, and such a line explains 85 %",
+                a possibility, if a straight line over requests served explains half of all costs; if other work \
+                disturbed the points, 1.5 times, and such a line explains 85 %",
     refuted_by: "the server is as slow right after a restart",
     remedy: "`perf top -p PID` names the function; limit the state kept for each request",
     source: "comparison at the same load excludes load as the cause",
