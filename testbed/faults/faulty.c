@@ -384,18 +384,15 @@ static void sleep_in_yielding_lock(void) {
     __atomic_store_n(&is_held, 0, __ATOMIC_RELEASE);
 }
 
-/* Like cpulimit: a process stops and continues the server, 30 ms each. It ends with the server. */
+/* Like cpulimit: a process stops and continues the server, 30 ms each, and ends with it. */
 static void start_stopping(void) {
-    pid_t server = getpid(), child = fork();
-    if (child < 0)
-        die("fork");
-    if (child)
+    pid_t server = getpid();
+    if (!is_helper())
         return;
-    for (int number = SIGSTOP; getppid() == server; number = number == SIGSTOP ? SIGCONT : SIGSTOP) {
+    for (int number = SIGSTOP;; number = number == SIGSTOP ? SIGCONT : SIGSTOP) {
         kill(server, number);
         sleep_us(30000);
     }
-    _exit(0);
 }
 
 static void start_semaphore(void) {

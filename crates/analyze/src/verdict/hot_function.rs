@@ -9,7 +9,6 @@ use record::profile::SYSTEM_CALLS;
 use record::text::plain;
 use record::units::grouped;
 use record::{Point, names};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Least share of the server's CPU time for a function to be named; three standard errors below the estimate must reach
@@ -49,20 +48,22 @@ fn dividing<'a>(points: &[&'a Point]) -> Option<FunctionShare<'a>> {
     let is_most = |one: &FunctionShare<'_>| {
         one.share >= 0.5 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= 0.4
     };
-    let mut most: Vec<FunctionShare<'_>> =
-        shares_of(points, |point| &point.with_callees).into_iter().filter(is_most).collect();
     // Long stacks are cut, so that an outer function may have a smaller share.
     let rank = |name: &str| {
         let ranks = points.iter().filter_map(|point| point.with_callees.iter().position(|one| one.function == name));
-        mean(ranks.map(|rank| rank as f64).collect::<Vec<f64>>())
+        mean(ranks.map(|rank| rank as f64)).unwrap_or(f64::INFINITY)
     };
-    most.sort_by(|a, b| rank(a.function).partial_cmp(&rank(b.function)).unwrap_or(Ordering::Equal));
+    let all = shares_of(points, |point| &point.with_callees);
+    let mut most: Vec<(f64, FunctionShare<'_>)> =
+        all.into_iter().filter(is_most).map(|one| (rank(one.function), one)).collect();
+    most.sort_by(|a, b| a.0.total_cmp(&b.0));
     let outermost_like_innermost = |is_call: bool| {
-        let mut of_kind = most.iter().filter(|one| system_call(one.function).is_some() == is_call);
+        let shares = most.iter().map(|(_, one)| *one);
+        let mut of_kind = shares.filter(|one| system_call(one.function).is_some() == is_call);
         let innermost = of_kind.next()?;
         // Functions that do little but call it are its wrappers, and the outermost has the name that says most.
         let wrappers = of_kind.take_while(|one| (0.95..=1.1).contains(&(one.share / innermost.share)));
-        Some(*wrappers.last().unwrap_or(innermost))
+        Some(wrappers.last().unwrap_or(innermost))
     };
     outermost_like_innermost(false).or_else(|| outermost_like_innermost(true))
 }

@@ -48,7 +48,7 @@ fn yields(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: a lock that sleeps (pthread_mutex, a futex) in place of the spin lock; `{command}` shows who \
              calls it."
         ),
-        std::slice::from_ref(&command),
+        &[command],
     )
 }
 
