@@ -476,6 +476,15 @@ fn requests(points: &[&Point], level: &AccountLevel, steady: &BTreeSet<(String, 
     let is_long = reduced(points, counted_us).is_some_and(|counted| response_us > LONG_RESPONSE * counted.median);
     let sampled = figure(names::WATCH_IN_FLIGHT).filter(|_| is_long).unwrap_or(0.0).min(in_flight - unread);
     let inside = figure(names::WATCH_ELAPSED).map(|us| (us * per_sec / 1e6).max(sampled));
+    // A thread may sleep without a request, and a request that is being read has unread bytes.
+    let mut too_many = unread + inside.unwrap_or(0.0).max(at_work) - in_flight;
+    let mut without_request = (at_work - inside.unwrap_or(0.0)).clamp(0.0, too_many.max(0.0));
+    for (_, _, asleep) in places.iter_mut().filter(|(kind, ..)| *kind == PlaceKind::Sleep) {
+        let less = without_request.min(*asleep);
+        (*asleep, without_request, too_many) = (*asleep - less, without_request - less, too_many - less);
+    }
+    let at_work: f64 = places.iter().map(|(_, _, requests)| requests).sum();
+    let unread = (unread - too_many.max(0.0)).max(0.0);
     let outside = (in_flight - unread - inside.unwrap_or(0.0).max(at_work)).max(0.0);
     places.push((PlaceKind::Unread, String::new(), unread));
     places.push((if inside.is_some() { PlaceKind::Client } else { PlaceKind::Rest }, String::new(), outside));

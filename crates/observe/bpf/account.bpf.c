@@ -152,7 +152,7 @@ static __always_inline __u16 read_other_end(struct sock *sk, __u16 family, __u64
     return __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
 }
 
-static __always_inline void describe_socket(struct place *place, struct file *file) {
+static __always_inline void describe_socket(struct place *place, struct file *file, __u8 ended_by) {
     struct socket *socket = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(socket, sk);
     __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -160,6 +160,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
     place->device = family;
     if (family == AF_UNIX_FAMILY) {
         place->object[0] = (__u64)name_of_peer(sk);
+        place->device |= ended_by ? 0 : IN_PROGRESS;
         return;
     }
     place->port = read_other_end(sk, family, place->object);
@@ -168,10 +169,13 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
         place->object[0] = place->object[1] = 0;
         place->port = limit_of_sending(sk);
         place->device |= SERVED;
+    } else if (!ended_by) {
+        place->device |= IN_PROGRESS;
     }
 }
 
-static __always_inline void describe_descriptor(struct place *place, struct task_struct *t, __u32 number) {
+static __always_inline void describe_descriptor(struct place *place, struct task_struct *t, __u32 number,
+                                                __u8 ended_by) {
     struct files_struct *files = BPF_CORE_READ(t, files);
     struct fdtable *table = BPF_CORE_READ(files, fdt);
     struct file **entries = BPF_CORE_READ(table, fd), *file = 0;
@@ -185,7 +189,7 @@ static __always_inline void describe_descriptor(struct place *place, struct task
     inode = BPF_CORE_READ(file, f_inode);
     place->file_type = BPF_CORE_READ(inode, i_mode) >> 12;
     if (place->file_type == 0xc) {
-        describe_socket(place, file);
+        describe_socket(place, file, ended_by);
         return;
     }
     place->object[0] = BPF_CORE_READ(inode, i_ino);
@@ -212,7 +216,7 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
         place->object[1] = SECOND_ARGUMENT(regs) & 0x7f;
         place->file_type = ended_by;
     } else if (kind == SYSCALL_DESCRIPTOR) {
-        describe_descriptor(place, t, FIRST_ARGUMENT_OF(regs));
+        describe_descriptor(place, t, FIRST_ARGUMENT_OF(regs), ended_by);
     }
 }
 

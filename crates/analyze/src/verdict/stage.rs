@@ -1,6 +1,7 @@
 //! Finds the full stage from the account: as load rises, requests queue at one place, and the stage after it has no
 //! idle time left. The cause is what fills that stage's time; waits elsewhere are consequences.
 
+use super::NEARLY_FULL;
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
 use super::rules::{
@@ -81,9 +82,11 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<FoundLimit> {
         return None;
     }
     let reading = range(evidence, low, highest)?;
+    let nearly = AccountRange { full: NEARLY_FULL, ..range(evidence, low, highest)? };
     limit_at(&reading)
         .or_else(|| at_server().skip(1).find_map(|high| hidden_at(evidence, low, high, highest)))
         .or_else(|| idle_at(evidence, &reading))
+        .or_else(|| limit_at(&nearly)?.proven_if(false))
 }
 
 /// The limit that threads show at a lower load, if they are full at the highest one, too, but mostly without a CPU:

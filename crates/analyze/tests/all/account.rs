@@ -4,6 +4,7 @@ use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use crate::server::Bench;
 use analyze::account::{AccountLevel, PlaceKind, level, levels};
+use analyze::verdict::Certainty;
 use analyze::zones;
 use record::account::{
     ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ProcessUse, SEND_BUFFER, STOPPED, ThreadGroup, Wait, WaitKind,
@@ -327,6 +328,25 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
         because.contains("As many threads of app: node were in futex with a timeout at any time: 4.9"),
         "{because}"
     );
+    // As many threads at every load, of two names: that is a limit.
+    let of_threads = |at_64: f64| {
+        let verdict = judged(waits(), fixture::record(), |point| {
+            let at_least = if point.connections == 64 { at_64 } else { 1.5 };
+            let asleep = [("first", 3.4), ("second", at_least)].map(|(name, threads)| {
+                let waits = [(Sleep, "clock_nanosleep", "", threads), (Work, "futex", "0x1", 3.0)];
+                let mut threads = group(name, 0.1, 0.0, &waits);
+                threads.waits[0].times = 5000;
+                threads
+            });
+            keep(point, asleep.into(), Vec::new());
+        });
+        assert_eq!(found(&verdict), ["own-limit"], "{:?}", verdict.sentences);
+        verdict.causes[0].clone()
+    };
+    let constant = of_threads(1.5);
+    assert_eq!(constant.certainty, Certainty::Cause, "{constant:?}");
+    assert!(constant.because.contains("threads of app: first, app: second were in clock_nanosleep"), "{constant:?}");
+    assert_eq!(of_threads(3.0).certainty, Certainty::Possibility);
     let (full, _) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
         set(point, names::SERVER_CPU_BUSY, 0.99, 10);
@@ -487,6 +507,11 @@ fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguis
     });
     assert_eq!(found, ["backend-pool"], "{because}");
     assert!(because.contains("3.9 of its 4 connections had a call in progress"), "{because}");
+    let (found, because) = rules(|point, load, rate| {
+        let calls = if load > 16.0 { 2.0 } else { load };
+        keep(point, vec![event_loop()], vec![backend(calls as u64, calls * 0.97, rate)]);
+    });
+    assert_eq!(found, ["own-limit"], "more connections were in use at a lower load: {because}");
     // Synchronous workers, each of which waits for its own connection.
     let (found, because) = rules(|point, load, rate| {
         let busy = load.min(8.0) * 0.97;
@@ -612,6 +637,27 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
     assert!(account.open_ratio.abs() < 1e-9);
     let sum: f64 = requests.places.iter().map(|place| place.us).sum();
     assert!((sum - requests.response_us).abs() < 1e-6);
+}
+
+#[test]
+fn threads_that_sleep_without_a_request_and_requests_that_are_being_read_are_counted_once() {
+    let of = |elapsed: f64, unread: f64, asleep: f64| {
+        let mut point = Point::new(Sweep::Connections, 0, 8, Pace::Closed);
+        point.duration_ns = WINDOW_NS;
+        set(&mut point, names::THROUGHPUT, 1000.0, 1000);
+        set(&mut point, names::SERVER_UNREAD, unread, 50);
+        set(&mut point, names::WATCH_ELAPSED, elapsed * 1e3, 1000);
+        keep(&mut point, vec![group("app", 0.5, 0.0, &[(Sleep, "clock_nanosleep", "", asleep)])], Vec::new());
+        let requests = level(8.0, &[&point]).and_then(|account| account.requests).expect("the client's side is known");
+        assert!(requests.open_ratio().abs() < 1e-9, "{requests:?}");
+        let sum = |kind| -> f64 {
+            requests.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
+        };
+        (sum(PlaceKind::Sleep), sum(PlaceKind::Unread))
+    };
+    assert_eq!(of(6.0, 1.0, 5.0), (5.0, 1.0));
+    assert_eq!(of(6.0, 0.0, 12.0), (7.5, 0.0), "the server has 8 requests at most");
+    assert_eq!(of(8.0, 7.0, 6.0), (6.0, 0.0), "bytes of a request that is being read");
 }
 
 #[test]

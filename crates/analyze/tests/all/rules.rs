@@ -301,9 +301,13 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let verdict = judged(healthy(), fixture::record(), overflow(12.0));
     assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
     assert!(judged(waits(), fixture::record(), overflow(12.0)).causes[0].is_limit);
-    let late = judged(healthy(), fixture::record(), |point| {
+    let at_many = |point: &mut Point| {
         set(point, names::TCP_LISTEN_OVERFLOWS, if point.connections > 64 { 12.0 } else { 0.0 }, 10);
-    });
+    };
+    let flat = judged(waits(), fixture::record(), at_many);
+    let is_limit = |rule: &str| flat.causes.iter().any(|cause| cause.rule == rule && cause.is_limit);
+    assert!(!is_limit("backlog"), "throughput is as high without it: {:?}", flat.causes);
+    let late = judged(healthy(), fixture::record(), at_many);
     assert!(!late.causes[0].is_limit, "the CPU is full at lower loads: {:?}", late.causes);
     assert!(
         verdict.causes[0].because.contains("from 16 connections on (12/s): its limit is 8"),
@@ -620,6 +624,11 @@ fn an_answer_whose_end_waits_for_an_acknowledgement_is_named() {
     let verdict = judged(slow(), fixture::record(), waits(40.5, 41.0));
     assert_eq!(found(&verdict), ["delayed-ack"], "{:?}", verdict.sentences);
     assert!(verdict.causes[0].because.contains("40.5 ms to 41.0 ms after the first"), "{:?}", verdict.causes[0]);
+    let disturbed = judged(slow(), fixture::record(), |point| {
+        let is_one = point.connections == 8 && point.repeat == 0;
+        waits(40.5, if is_one { 12.0 } else { 41.0 })(point);
+    });
+    assert_eq!(found(&disturbed), ["delayed-ack"], "one of a load's points: {:?}", disturbed.sentences);
     assert!(judged(slow(), fixture::record(), |_| ()).causes.is_empty(), "the first byte was not timed");
     let far = judged(slow(), fixture::record(), |point| {
         waits(40.5, 41.0)(point);
@@ -1017,7 +1026,16 @@ fn a_line_of_the_servers_log_is_quoted_as_a_cause_or_with_the_cause_that_it_supp
     assert!(because.contains("\"[alert] 512 worker_connections are not enough ?[31m\" (1 of its last"), "{because}");
     assert!(because.ends_with("Requests fail from 64 connections on."), "{because}");
     assert_eq!(verdict.causes[0].certainty, Certainty::Cause);
-    assert!(judged_with_log(&closes, "GET / 200 128\n").causes.is_empty(), "no line that says anything");
+    let silent = judged_with_log(&closes, "GET / 200 128\n");
+    assert_eq!(found(&silent), ["connection-limit"], "no line that says anything: {:?}", silent.sentences);
+    assert_eq!(silent.causes[0].certainty, Certainty::Possibility);
+    assert!(silent.causes[0].because.starts_with("From 64 connections on it closed connections"), "{silent:?}");
+    let few = points(&|point: &mut Point| {
+        if point.connections > 16 {
+            point.outcomes.reset = point.outcomes.ok / 200;
+        }
+    });
+    assert!(judged_with_log(&few, "").causes.is_empty(), "that may be a few while all workers are busy");
     let whole = judged_with_log(&points(&|_: &mut Point| ()), "fatal error: terminated");
     assert_eq!(whole.causes[0].certainty, Certainty::Possibility, "no request failed");
     let refused = judged_with_log(&points(&refuses(16, 0.9)), "a\njava.lang.OutOfMemoryError: heap\n");

@@ -96,6 +96,8 @@ pub enum DescriptorKind {
     /// A socket of the served port.
     Served,
     Socket,
+    /// A socket at which nothing was sent or received.
+    Silent,
     /// A terminal, an eventfd or a timer.
     Source,
 }
@@ -119,10 +121,10 @@ pub fn meaning(number: i32, names: DescriptorKind) -> (WaitKind, String) {
         (This(kind), _) => kind,
         (Reading, DescriptorKind::Served) => Requests,
         (Writing, DescriptorKind::Served) => WaitKind::Send,
-        (Reading | Writing, DescriptorKind::Socket) => Backend,
+        (Reading | Writing, DescriptorKind::Socket) | (Writing, DescriptorKind::Silent) => Backend,
         (Reading | Writing, DescriptorKind::File) => File,
         (Writing, DescriptorKind::Pipe | DescriptorKind::Source) => WaitKind::Pipe,
-        (Reading, DescriptorKind::Pipe | DescriptorKind::Source) => Input,
+        (Reading, DescriptorKind::Pipe | DescriptorKind::Source | DescriptorKind::Silent) => Input,
         (Reading | Writing, _) => WaitKind::Other,
     };
     (kind, call.name.trim_start_matches("SYS_").to_string())

@@ -27,6 +27,8 @@ const READY_MOVED: u8 = 5;
 const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
+/// Marks waits at other sockets that did not end in the window.
+const IN_PROGRESS: u32 = 0x4000_0000;
 const WINDOW_CLOSED: u16 = 1;
 const SEND_BUFFER_FULL: u16 = 2;
 /// Mark of a wait at a futex that the call's own timeout ended, and of one that ended otherwise.
@@ -66,6 +68,8 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
         futexes: HashMap::new(),
         peers: outgoing.iter().filter_map(|(_, one)| Some((peer_of(one)?, backend_name(one)?))).collect(),
         one_way: outgoing.iter().filter(|(_, one)| is_one_way(one)).filter_map(|(_, one)| backend_name(one)).collect(),
+        called: outgoing.iter().filter_map(|(_, one)| Some(backend_name(one)?.replacen("udp:", "", 1))).collect(),
+        ended: places.iter().map(|(place, _)| *place).filter(|place| place.device & IN_PROGRESS == 0).collect(),
     };
     for (sample, used) in &samples {
         naming.samples.entry(sample.place).or_default().push((*sample, *used));
@@ -107,6 +111,10 @@ struct Naming<'s> {
     peers: HashMap<u64, String>,
     /// Other ends that only receive, as a log does.
     one_way: HashSet<String>,
+    /// Other ends to or from which something was sent.
+    called: HashSet<String>,
+    /// Places where waits ended.
+    ended: HashSet<Place>,
 }
 
 #[derive(Default)]
@@ -254,6 +262,14 @@ impl Naming<'_> {
         address(place.device as u16, &place.object, place.port).or_else(|| self.peers.get(&place.object[0]).cloned())
     }
 
+    /// Whether nothing was sent or received where a thread waits: it waits for news, not for an answer.
+    fn is_silent(&self, place: &Place) -> bool {
+        let ended = Place { device: place.device & !IN_PROGRESS, ..*place };
+        place.device & IN_PROGRESS != 0
+            && !self.ended.contains(&ended)
+            && self.other_end(&ended).is_none_or(|name| !self.called.contains(&name))
+    }
+
     /// Whether most of the sampled time at a place was spent on the lock of the address space, which mmap, munmap and
     /// others take (mm/mmap.c, mmap_write_lock).
     fn is_for_address_space(&mut self, place: &Place) -> bool {
@@ -278,6 +294,7 @@ impl Naming<'_> {
             0x2 => DescriptorKind::Source,
             BY_TIMER | BY_THREAD => DescriptorKind::Nothing,
             0xc if place.device & SERVED != 0 => DescriptorKind::Served,
+            0xc if self.is_silent(place) => DescriptorKind::Silent,
             0xc => DescriptorKind::Socket,
             _ => DescriptorKind::File,
         };
@@ -302,7 +319,7 @@ impl Naming<'_> {
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
             (WaitKind::Send, _) if place.port == SEND_BUFFER_FULL => SEND_BUFFER.into(),
             (_, DescriptorKind::File) | (WaitKind::Pipe, DescriptorKind::Source) => self.file(place),
-            (WaitKind::Backend | WaitKind::Pipe, DescriptorKind::Socket) => {
+            (WaitKind::Backend | WaitKind::Pipe | WaitKind::Input, DescriptorKind::Socket | DescriptorKind::Silent) => {
                 other_end.unwrap_or_else(|| "a Unix socket".into())
             }
             _ => String::new(),

@@ -4,7 +4,8 @@
 use observe::{Group, Observer, WatchTarget};
 use record::account::{ADDRESS_SPACE, Account, ThreadGroup, Wait, WaitKind};
 use record::names;
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,6 +24,19 @@ pub fn closes() {
     let of_parked = Arc::clone(&word);
     let parked = named("parked").spawn(move || futex(&of_parked, libc::FUTEX_WAIT)).expect("a thread");
     let sleeper = named("naps").spawn(|| std::thread::sleep(Duration::from_millis(900))).expect("a thread");
+    let (mut heard, silent) = UnixStream::pair().expect("a pair of sockets");
+    let listener = named("listens").spawn(move || drop(heard.read(&mut [0]))).expect("a thread");
+    // One asks a helper for an answer, until that ends.
+    let (mut asked, mut helped) = UnixStream::pair().expect("a pair of sockets");
+    let asker =
+        named("asks").spawn(move || while asked.write(b"?").is_ok() && asked.read(&mut [0]).unwrap_or(0) > 0 {});
+    let helper = named("helps").spawn(move || {
+        for _ in 0..35 {
+            let _ = helped.read(&mut [0]);
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = helped.write(b"!");
+        }
+    });
     let worker = named("works").spawn(|| {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(700) {
@@ -36,7 +50,9 @@ pub fn closes() {
     drop(held);
     word.store(1, Ordering::Relaxed);
     futex(&word, libc::FUTEX_WAKE);
-    for thread in [waiter, parked, sleeper, worker.expect("a thread")] {
+    drop(silent);
+    let others = [worker, asker, helper].map(|thread| thread.expect("a thread"));
+    for thread in [waiter, parked, sleeper, listener].into_iter().chain(others) {
         thread.join().expect("no panic");
     }
     let account = seen.account.expect("an account");
@@ -52,6 +68,8 @@ pub fn closes() {
     assert!(at_futex > 0.99, "{account:?}");
     assert!(blocked("parked", WaitKind::Work) > 0.99, "{account:?}");
     assert!(blocked("naps", WaitKind::Sleep) > 0.99, "{account:?}");
+    assert!(blocked("listens", WaitKind::Input) > 0.99, "{account:?}");
+    assert!(blocked("asks", WaitKind::Backend) > 0.9, "{account:?}");
     let running = account.mean(account.sum(|group: &ThreadGroup| group.running_ns));
     let by_scheduler = seen.figures.value(names::SERVER_CPUS_USED).expect("CPU time");
     assert!((running - by_scheduler).abs() < 0.1, "{running} against {by_scheduler} CPUs");

@@ -7,7 +7,8 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: connections that the server opened, the time from the first byte sent to the first byte \
                received, requests in progress",
     threshold: "each connection had a call in progress for at least 70 % of the time, there were fewer connections \
-                than 70 % of the requests, and a call took at most twice as long as at the lowest load",
+                than 70 % of the requests, at most 1.25 times as many calls were in progress at a lower load, and a \
+                call took at most twice as long as at the lowest load",
     refuted_by: "throughput stays the same with twice as many connections",
     remedy: "a larger pool in the server's configuration, or fewer calls per request",
     source: "Little's law; utilisation law",
@@ -17,9 +18,17 @@ pub(super) const RULE: Rule = Rule {
     judge: |evidence| evidence.limit_by("backend-pool"),
 };
 
+/// Ratio of the calls in progress at a lower load to the connections from which on the pool is not exhausted.
+const MORE_CALLS: f64 = 1.25;
+
 pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let (high, low) = busiest_backend(reading)?;
     if !is_used(high, reading.high.in_flight()) {
+        return None;
+    }
+    // More calls than this were in progress at a lower load: it is not the pool that keeps them few.
+    let at_lower = reading.all.iter().filter(|level| level.load < reading.high.load);
+    if at_lower.filter_map(|level| level.backend(&high.address)).any(|one| one.busy > MORE_CALLS * high.connections) {
         return None;
     }
     // Datagrams need no pool. If calls are slower, the backend is the limit.

@@ -81,7 +81,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         &commands,
     )?
-    .beyond_limit_if(is_full_before(evidence, points.first()?))
+    .beyond_limit_if(is_full_before(evidence, points.first()?) || is_flat_before(evidence, points.first()?))
+}
+
+/// Whether throughput stopped growing at a much lower load than a point's.
+fn is_flat_before(evidence: &Evidence<'_>, point: &Point) -> bool {
+    const MUCH_LOWER: f64 = 0.7;
+    evidence.strained_from().is_some_and(|from| from <= MUCH_LOWER * point.load())
 }
 
 /// Whether the server's CPUs are full at a load under strain that is lower than a point's.

@@ -2,15 +2,17 @@
 //! before it.
 
 use super::*;
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     id: "delayed-ack",
     cause: "the end of an answer waits for a delayed acknowledgement",
     evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, \
                `client.body_bytes`",
-    threshold: "last byte 38 to 48 ms and a round trip (the time to connect) after the first, in every point of at \
-                least two loads below the yield point (at least 10 requests in each, 30 in all; answers of at most 64 \
-                KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an acknowledgement by 40 ms",
+    threshold: "last byte 38 to 48 ms and a round trip (the time to connect) after the first, at every load below the \
+                yield point (medians of the points with at least 10 requests; at least two loads and 30 requests in \
+                all; answers of at most 64 KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an \
+                acknowledgement by 40 ms",
     refuted_by: "the server sends each answer with one write, or the wait is in the server",
     remedy: "TCP_NODELAY on the server's connections, or head and body in one write",
     source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
@@ -44,9 +46,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
     // The acknowledgement and the rest of the answer take one round trip, as connecting does.
     let round_trip_us = |point: &Point| point.value(names::CONNECT_P50).unwrap_or(0.0);
-    let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
-    let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();
-    let (least, most) = range(&gaps)?;
+    let mut by_load: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for point in &points {
+        by_load.entry(point.connections).or_default().push((gap_us(point)?, round_trip_us(point)));
+    }
+    // Of a load's points, one may be disturbed: a collector of garbage, a program that has just started.
+    let (gaps, round_trips): (Vec<f64>, Vec<f64>) = by_load
+        .values()
+        .filter_map(|of| Some((median(of.iter().map(|(gap, _)| *gap))?, median(of.iter().map(|(_, trip)| *trip))?)))
+        .unzip();
+    let (least, most) = range(gaps.iter().copied())?;
     let (shortest, longest) = range(gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip))?;
     let requests = answers(&points);
     let is_long = |point: &&Point| {
@@ -57,15 +66,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             answer.is_some_and(|bytes| bytes > MOST_ANSWER_BYTES)
         }
     };
-    let is_one_load = points.iter().all(|point| point.connections == points[0].connections);
-    if is_one_load
+    if by_load.len() < 2
         || points.iter().any(is_long)
         || (requests as f64) < LEAST_REQUESTS
         || !(DELAYED_ACK_US.contains(&shortest) && DELAYED_ACK_US.contains(&longest))
     {
         return None;
     }
-    let round_trip_us = median(&round_trips)?;
+    let round_trip_us = median(round_trips)?;
     let far = if round_trip_us > FAR_CONNECT_US {
         format!(" and a round trip ({} to connect)", format_nanos(round_trip_us * 1e3))
     } else {

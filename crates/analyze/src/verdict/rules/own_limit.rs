@@ -3,6 +3,7 @@
 use super::super::NEARLY_FULL;
 use super::*;
 use crate::account::RequestLevel;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     id: "own-limit",
@@ -11,7 +12,9 @@ pub(super) const RULE: Rule = Rule {
                throughput times the time of one request alone",
     threshold: "half of the requests in progress were inside the server at a load under strain; twice as many in \
                 progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
-                busy or more, no other limit found, a quiet machine or 30 % idle time; always a possibility",
+                busy or more, no other limit found, a quiet machine or 30 % idle time; a possibility unless as many \
+                threads, to 10 %, are blocked at one place at three loads or more, the highest with four times as many \
+                requests",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -27,6 +30,10 @@ const BUSY_BESIDE_OTHERS: f64 = 0.7;
 const LEAST_PER_SLOT: f64 = 2.0;
 /// Share of the requests inside that are asleep in one call from which the sleep is named.
 const MOSTLY_ASLEEP: f64 = 0.6;
+/// Share of the threads of a name that are blocked at one place from which they are named as a part of all.
+const MOSTLY_BLOCKED: f64 = 0.75;
+/// Greatest difference between the threads blocked at one place at two loads, as a share, if a limit keeps them constant.
+const AS_CONSTANT: f64 = 0.1;
 /// Requests in flight per connection (Little's law) from which requests are pipelined.
 const PIPELINED_REQUESTS: f64 = 1.5;
 
@@ -58,7 +65,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let is_slower = |high: &BackendLevel| backend::is_slower(high, lowest.backend(&high.address));
     // If most requests wait at a backend, or if it is slower, it is the cause.
     let at_backends = calls >= FEW_AT_BACKENDS && (2.0 * calls > inside || high.asked().any(is_slower));
-    let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
+    let limits = |rule: &Rule| (rule.judge)(evidence).is_some_and(|finding| !finding.is_beyond_limit);
+    let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && limits(rule);
     if at_backends || evidence.limit().is_some() || RULES.iter().any(is_other) {
         return None;
     }
@@ -90,7 +98,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let of_threads = || as_many_waits(high, &at_a_time).or_else(|| as_many_threads(high, &at_a_time));
+    let blocked = as_many_waits(high, &at_a_time).filter(|_| own.is_none() && capped.is_none());
+    let of_threads =
+        || blocked.as_ref().map(|blocked| blocked.words.clone()).or_else(|| as_many_threads(high, &at_a_time));
+    // However many requests there are, as many threads are blocked at one place.
+    let is_constant = blocked.as_ref().is_some_and(|blocked| is_constant(evidence, blocked, from, &at_a_time));
     let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
     let because = format!(
         "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
@@ -118,7 +130,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              limit and see whether throughput grows."
         )
     };
-    finding(because, remedy, &[])?.proven_if(false)
+    finding(because, remedy, &[])?.proven_if(is_constant)
 }
 
 /// Threads of one name, if there are as many as requests that the server works on. Their waits do not show whether they
@@ -131,16 +143,52 @@ fn as_many_threads(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Stri
     Some(format!(" It has as many threads: {}. If these are its workers, it needs more of them.", group.label()))
 }
 
+/// Threads blocked at one place, of whatever names.
+struct Blocked {
+    kind: WaitKind,
+    place: String,
+    threads: f64,
+    words: String,
+}
+
 /// The only place at which as many threads are blocked as requests that the server works on.
-fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
-    let is_equal = |(_, wait): &(&GroupLevel, &WaitLevel)| {
-        let is_often = wait.times_per_sec >= 0.5 * level.per_sec();
-        is_often && !wait.kind.is_idle() && (0.85..=1.15).contains(&(wait.threads / at_a_time.count))
+fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Blocked> {
+    let mut places: BTreeMap<(WaitKind, &str), Vec<(&GroupLevel, &WaitLevel)>> = BTreeMap::new();
+    for (group, wait) in level.waits().filter(|(_, wait)| !wait.kind.is_idle()) {
+        places.entry((wait.kind, &wait.place)).or_default().push((group, wait));
+    }
+    let sum = |waits: &[(&GroupLevel, &WaitLevel)], of: fn(&WaitLevel) -> f64| -> f64 {
+        waits.iter().map(|(_, wait)| of(wait)).sum()
     };
-    let mut waits = level.waits().filter(is_equal);
-    let (group, wait) = waits.next().filter(|_| waits.next().is_none())?;
-    let (threads, place) = (wait.threads, &wait.place);
-    Some(format!(" As many threads of {} were in {place} at any time: {threads:.1}.", group.name))
+    let is_equal = |waits: &&Vec<(&GroupLevel, &WaitLevel)>| {
+        sum(waits, |wait| wait.times_per_sec) >= 0.5 * level.per_sec()
+            && (0.85..=1.15).contains(&(sum(waits, |wait| wait.threads) / at_a_time.count))
+    };
+    let mut equal = places.values().filter(is_equal);
+    let waits = equal.next().filter(|_| equal.next().is_none())?;
+    let (first, at) = waits[0];
+    let threads = sum(waits, |wait| wait.threads);
+    let names: BTreeSet<&str> = waits.iter().map(|(group, _)| group.name.as_str()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let mostly = waits.len() == 1 && threads >= MOSTLY_BLOCKED * first.threads && threads < first.threads - 0.5;
+    let all = if mostly { format!(" of its {:.0}", first.threads) } else { String::new() };
+    let words = format!(" As many threads of {names} were in {} at any time: {threads:.1}{all}.", at.place);
+    Some(Blocked { kind: at.kind, place: at.place.clone(), threads, words })
+}
+
+/// Whether as many threads are blocked at the place at every load with at least twice as many requests, of at least
+/// three, the highest of them four times as many.
+fn is_constant(evidence: &Evidence<'_>, blocked: &Blocked, from: f64, at_a_time: &Concurrency) -> bool {
+    let is_beyond = |level: &&AccountLevel| level.load >= from && level.in_flight() >= LEAST_PER_SLOT * at_a_time.count;
+    let beyond: Vec<&AccountLevel> = evidence.accounts().iter().filter(is_beyond).collect();
+    let is_as_many = |level: &&AccountLevel| {
+        (level.blocked_at(&[blocked.kind], &blocked.place) / blocked.threads - 1.0).abs() <= AS_CONSTANT
+    };
+    let most = beyond.iter().map(|level| level.in_flight()).fold(0.0, f64::max);
+    blocked.threads >= 1.5
+        && beyond.len() >= 3
+        && most >= 2.0 * LEAST_PER_SLOT * at_a_time.count
+        && beyond.iter().all(is_as_many)
 }
 
 /// Concurrency of an idle server, whatever the number of connections.

@@ -5,7 +5,7 @@ pub(super) const RULE: Rule = Rule {
     cause: "a fixed pool of workers is busy",
     evidence: "the account: idle and blocked time of the threads with one name; requests in progress",
     threshold: "most of the requests added by load (at least 1) were queued in the server or asleep; threads with one \
-                name had no idle time (criterion `saturation_ratio`) and filled no CPU; they were mostly blocked in \
+                name had no idle time (criterion `saturation_ratio`; a possibility from 85 % busy) and filled no CPU; they were mostly blocked in \
                 something other than a lock, a file or another server, or for a fifth of it in a file, a sleep, a \
                 backend or a full send buffer while they ran for the rest; not if they were as many as the requests \
                 at two lower loads, and as many as here at no other; a possibility below 40 % of the added requests",
@@ -21,6 +21,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// Least number of requests in progress per thread of a full pool.
 const LEAST_PER_THREAD: f64 = 1.05;
+/// Idle share of the threads' time up to which they have no idle time.
+const NO_IDLE_TIME: f64 = 0.1;
 
 /// Whether there are as many threads as requests at two lower loads or more, and no other load with as many threads as
 /// here: connections of more threads may only have come too late.
@@ -51,9 +53,11 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
         return None;
     }
     let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
+    let idle = 1.0 - group.busy_ratio();
+    let idle = if idle <= NO_IDLE_TIME { "no".to_string() } else { percent(idle) };
     let because = format!(
-        "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} requests \
-         were in progress. Its threads spent {} of that time in {}{}, {} waiting for a CPU, and {} running.",
+        "The server has a fixed pool, which is full from {since} on: {} had {idle} idle time at {}, while {:.1} \
+         requests were in progress. Its threads spent {} of that time in {}{}, {} waiting for a CPU, and {} running.",
         group.label(),
         reading.at_high(),
         in_flight,
