@@ -164,6 +164,21 @@ impl FunctionShare<'_> {
     }
 }
 
+/// The system calls that take most of the CPU time, with their callees: `(rename 27 %, openat 25 %)`. Empty if none
+/// takes a tenth.
+fn calls(points: &[&Point]) -> String {
+    const NAMED: usize = 3;
+    const LEAST: f64 = 0.1;
+    let shares = shares_of(points, |point| &point.with_callees);
+    let mut calls: Vec<(&str, f64)> =
+        shares.iter().filter_map(|one| Some((system_call(one.function)?, one.share))).collect();
+    calls.retain(|(_, share)| *share >= LEAST);
+    calls.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words = calls.iter().take(NAMED).map(|(call, share)| format!("{} {}", plain(call, 60), percent(*share)));
+    let words = words.collect::<Vec<_>>().join(", ");
+    if words.is_empty() { words } else { format!(" ({words})") }
+}
+
 /// A sentence on the part of the kernel that takes most of the CPU time, in no single function; empty if there is none.
 fn of_layer(points: &[&Point]) -> String {
     /// Least share; three standard errors below the estimate must reach half of the time.
@@ -174,8 +189,9 @@ fn of_layer(points: &[&Point]) -> String {
         let is_most = |(share, samples): &(f64, f64)| *share >= MOST && at_least(*share, *samples, 3.0) >= 0.5;
         if let Some((share, samples)) = cpu_share(points, name).filter(is_most) {
             return format!(
-                " Of its CPU time {} was {words}, mostly in no single function (n = {} samples).",
+                " Of its CPU time {} was {words}{}, mostly in no single function (n = {} samples).",
                 percent(share),
+                calls(points),
                 grouped(samples)
             );
         }

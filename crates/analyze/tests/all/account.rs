@@ -769,9 +769,14 @@ fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
     assert_eq!(of(3_000_000, &[]), [""; 0]);
     assert_eq!(responding_in(60e3, 130_000_000, &[]), ["blocked-loop"], "others follow without a pause");
     assert_eq!(responding_in(12e3, 90_000_000, &[]), [""; 0], "it served several requests without a pause");
-    let other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+    let mut other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+    other.waits[0].times = 9000;
     assert_eq!(of(50_000_000, &[other]), [""; 0], "another thread serves what comes meanwhile");
     let timers = group("app", 0.01, 0.0, &[(Events, "epoll_pwait", "", 0.99)]);
     let timers = ThreadGroup { name: "app timers".into(), ..timers };
     assert_eq!(of(50_000_000, &[timers]), ["blocked-loop"], "one that hardly works serves nothing");
+    let mut collectors =
+        group("collectors", 0.3, 0.0, &[(Events, "epoll_pwait", "", 1.0), (Work, "futex", "0x8", 2.7)]);
+    collectors.waits[0].times = 4;
+    assert_eq!(of(50_000_000, &[collectors]), ["blocked-loop"], "one of them waits for a timer");
 }

@@ -1,6 +1,7 @@
 //! An event loop that sometimes works for long between two waits; requests that arrive meanwhile wait for all of it.
 
 use super::*;
+use crate::verdict::hot_function;
 
 pub(super) const RULE: Rule = Rule {
     id: "blocked-loop",
@@ -25,18 +26,27 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const PER_RESPONSE: f64 = 4.0;
     // Helper threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
-    let waits_for_events = |group: &&GroupLevel| {
+    const OF_A_TIMER: f64 = 0.05;
+    let event_waits = |group: &GroupLevel| -> f64 {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
-        events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
+        events.map(|wait| wait.times_per_sec).sum()
     };
     // Other threads of the program that wait for events and work can serve requests that arrive meanwhile.
     let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
     let has_others = |group: &GroupLevel| {
-        let all = || evidence.accounts().iter().flat_map(|level| &level.groups);
-        let is_other = |other: &&GroupLevel| other.name != group.name && program(other) == program(group);
-        let own: f64 = all().filter(|one| one.name == group.name).map(|one| one.running).sum();
-        let others: f64 = all().filter(waits_for_events).filter(is_other).map(|one| one.running).sum();
-        others > OF_A_HELPER * own
+        let running = |is_wanted: &dyn Fn(&AccountLevel, &GroupLevel) -> bool| -> f64 {
+            let of = |level: &AccountLevel| -> f64 {
+                level.groups.iter().filter(|one| is_wanted(level, one)).map(|one| one.running).sum()
+            };
+            evidence.accounts().iter().map(of).sum()
+        };
+        // A thread that serves requests waits for events much more often than one that waits for a timer.
+        let others = running(&|level, other| {
+            other.name != group.name
+                && program(other) == program(group)
+                && event_waits(other) > OF_A_TIMER * level.per_sec()
+        });
+        others > OF_A_HELPER * running(&|_, one| one.name == group.name)
     };
     let is_alone =
         |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
@@ -49,7 +59,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let low_points = low_loads.flat_map(|level| evidence.points_at(sweep, level.load));
     let most_ms = PER_RESPONSE * low_points.map(response_us).fold(0.0, f64::max) / 1e3;
     let longest = |level: &AccountLevel| {
-        let loops = level.groups.iter().filter(waits_for_events).filter(is_alone);
+        let loops = level.groups.iter().filter(|group| event_waits(group) > 0.0).filter(is_alone);
         let group = loops.into_iter().find(|group| (LEAST_MS..=most_ms).contains(&group.longest_work_ms))?;
         Some((group.name.clone(), group.processes.len(), group.work_ms, group.longest_work_ms))
     };
@@ -69,10 +79,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "{serving}. At the lowest loads it worked for {} to {} without a pause at least once (usually {}), and \
-             every request that arrived meanwhile waited.",
+             every request that arrived meanwhile waited.{}",
             format_nanos(least * 1e6),
             format_nanos(most * 1e6),
             format_nanos(mean_ms * 1e6),
+            hot_function::of_callees(evidence),
         ),
         format!(
             "To try: move that work to a separate thread or process, or divide it into pieces; `{command}` under load \

@@ -32,7 +32,7 @@ const LEAST_PER_SLOT: f64 = 2.0;
 const MOSTLY_ASLEEP: f64 = 0.6;
 /// Share of the threads of a name that are blocked at one place from which they are named as a part of all.
 const MOSTLY_BLOCKED: f64 = 0.75;
-/// Greatest difference between the threads blocked at one place at two loads, as a share, if a limit keeps them constant.
+/// Greatest difference between the threads blocked at one place at two loads, as a share, if their number is limited.
 const AS_CONSTANT: f64 = 0.1;
 /// Requests in flight per connection (Little's law) from which requests are pipelined.
 const PIPELINED_REQUESTS: f64 = 1.5;
@@ -122,6 +122,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: more calls to {} at once (HAProxy `maxconn` of a server, nginx `max_conns`, a semaphore or a \
              pool around the client); see whether throughput grows.",
             one.address
+        )
+    } else if let Some(blocked) = &blocked {
+        format!(
+            "To try: more of these threads if they are a pool (workers, `max_workers`), a higher limit (a semaphore), \
+             or shorter waits in {}; see whether throughput grows.",
+            blocked.place
         )
     } else {
         format!(

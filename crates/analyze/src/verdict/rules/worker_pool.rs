@@ -5,10 +5,11 @@ pub(super) const RULE: Rule = Rule {
     cause: "a fixed pool of workers is busy",
     evidence: "the account: idle and blocked time of the threads with one name; requests in progress",
     threshold: "most of the requests added by load (at least 1) were queued in the server or asleep; threads with one \
-                name had no idle time (criterion `saturation_ratio`; a possibility from 85 % busy) and filled no CPU; they were mostly blocked in \
-                something other than a lock, a file or another server, or for a fifth of it in a file, a sleep, a \
-                backend or a full send buffer while they ran for the rest; not if they were as many as the requests \
-                at two lower loads, and as many as here at no other; a possibility below 40 % of the added requests",
+                name had no idle time (criterion `saturation_ratio`; a possibility from 85 % busy) and filled no CPU; \
+                they were mostly blocked in something other than a lock, a file or another server, or for a fifth of \
+                it in a file, a sleep, a backend or a full send buffer while they ran for the rest; not if they were \
+                as many as the requests at two lower loads, and as many as here at no other; a possibility below 40 % \
+                of the added requests",
     refuted_by: "throughput stays the same with more workers",
     remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its \
              threads",
