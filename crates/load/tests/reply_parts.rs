@@ -104,6 +104,9 @@ mod resp {
         for null in ["$-1\r\n", "*-1\r\n", "_\r\n", "|1\r\n+ttl\r\n:5\r\n_\r\n"] {
             assert_eq!(status(null), MISS, "{null:?}");
         }
+        let full = redis_error(b"ERR max number of clients reached");
+        assert_eq!(status("-ERR max number of clients reached\r\n"), full);
+        assert_ne!(full, redis_error(b"ERR unknown command"));
         for error in ["-MOVED 3999 127.0.0.1:6381\r\n", "!20\r\nMOVED 1 127.0.0.1:1x\r\n"] {
             assert_eq!(status(error), redis_error(b"MOVED"), "{error:?}");
         }
@@ -176,6 +179,7 @@ mod memcached {
             (0, "NOT_STORED\r\n", NOT_STORED),
             (0, "ERROR\r\n", memcached_error(b"ERROR")),
             (1, "SERVER_ERROR out of memory\r\n", memcached_error(b"SERVER_ERROR")),
+            (1, "ERROR Too many open connections\r\n", memcached_error(b"ERROR Too many open connections")),
             (META | 1, "VA 3\r\nabc\r\n", ANSWER),
             (META | 1, "VA 0 f30 c7\r\n\r\n", ANSWER),
             (META | 1, "EN\r\n", MISS),

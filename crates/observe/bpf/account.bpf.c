@@ -169,8 +169,6 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
         place->object[0] = place->object[1] = 0;
         place->port = limit_of_sending(sk);
         place->device |= SERVED;
-    } else if (!ended_by) {
-        place->device |= IN_PROGRESS;
     }
 }
 

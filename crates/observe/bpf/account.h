@@ -30,8 +30,8 @@ struct place {
     __u8 file_type;  /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
                        BY_TIMER, BY_THREAD; 0 = not ended */
     __u16 port;      /* port of a socket's other end; of a served socket: what sending waited for */
-    __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port or IN_PROGRESS for a
-                       wait that did not end */
+    __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port; IN_PROGRESS for a wait
+                       at a Unix socket that did not end */
     __u64 object[2]; /* a file's inode; the address of a socket's other end, or the kernel's record of its name; for
                         futex the address and the call */
     char name[NAME_BYTES];

@@ -127,7 +127,7 @@ pub enum Expect {
 }
 
 /// Error replies of Redis with a number of their own, from [`FIRST_ERROR`] on. The first one stands for all others.
-const REDIS_ERRORS: [&str; 25] = [
+const REDIS_ERRORS: [&str; 26] = [
     "other error",
     "ERR",
     "WRONGTYPE",
@@ -153,6 +153,7 @@ const REDIS_ERRORS: [&str; 25] = [
     "BUSYKEY",
     "INPROG",
     "DENIED",
+    "ERR max number of clients reached",
 ];
 /// The statuses of gRPC except OK, by number.
 const GRPC_ERRORS: [&str; 17] = [
@@ -174,7 +175,8 @@ const GRPC_ERRORS: [&str; 17] = [
     "DATA_LOSS",
     "UNAUTHENTICATED",
 ];
-const MEMCACHED_ERRORS: [&str; 4] = ["other error", "ERROR", "CLIENT_ERROR", "SERVER_ERROR"];
+const MEMCACHED_ERRORS: [&str; 5] =
+    ["other error", "ERROR", "CLIENT_ERROR", "SERVER_ERROR", "ERROR Too many open connections"];
 
 /// The status of a complete response in a protocol without status codes, unless it is one of the others.
 pub const ANSWER: u16 = 200;
@@ -185,18 +187,26 @@ pub const NOT_STORED: u16 = 205;
 /// The first status of an error reply.
 pub const FIRST_ERROR: u16 = 500;
 
-fn error_status(words: &[&str], code: &[u8]) -> u16 {
-    FIRST_ERROR + words.iter().skip(1).position(|word| word.as_bytes() == code).map_or(0, |at| at as u16 + 1)
+/// The number of a reply: of its text, if that is listed, or of its first word.
+fn error_status(known: &[&str], text: &[u8]) -> u16 {
+    let word = text.split(|byte| *byte == b' ').next().unwrap_or(text);
+    let place = |wanted: &[u8]| known.iter().skip(1).position(|one| one.as_bytes() == wanted);
+    FIRST_ERROR + place(text).or_else(|| place(word)).map_or(0, |at| at as u16 + 1)
 }
 
-/// The status of an error reply of Redis that begins with this word, without the `-`.
-pub fn redis_error(code: &[u8]) -> u16 {
-    error_status(&REDIS_ERRORS, code)
+/// The status of an error reply of Redis, without the `-`.
+pub fn redis_error(text: &[u8]) -> u16 {
+    error_status(&REDIS_ERRORS, text)
 }
 
-/// The status of an error reply of memcached that begins with this word.
-pub fn memcached_error(code: &[u8]) -> u16 {
-    error_status(&MEMCACHED_ERRORS, code)
+/// The status of an error reply of memcached.
+pub fn memcached_error(text: &[u8]) -> u16 {
+    error_status(&MEMCACHED_ERRORS, text)
+}
+
+/// Whether an error reply says that the server has as many connections as it allows.
+pub fn is_connection_limit(words: &str) -> bool {
+    words.ends_with("clients reached") || words.ends_with("open connections")
 }
 
 /// The status of a gRPC call with this `grpc-status`; `None`: the server sent none.

@@ -38,6 +38,7 @@ pub(super) mod own_limit;
 mod page_faults;
 mod paging;
 mod receive_budget;
+mod restarts;
 mod scalable_select;
 mod send_buffer;
 mod server_errors;
@@ -159,7 +160,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// All rules.
-pub const RULES: [Rule; 50] = [
+pub const RULES: [Rule; 51] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -193,6 +194,7 @@ pub const RULES: [Rule; 50] = [
     stalls::RULE,
     slow_requests::RULE,
     forks::RULE,
+    restarts::RULE,
     garbage_collection::RULE,
     page_faults::RULE,
     tls_handshakes::RULE,

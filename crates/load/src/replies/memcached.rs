@@ -107,7 +107,7 @@ impl MemcachedReply {
             b"HD" if is_meta && keys == 0 => ANSWER,
             b"NF" if is_meta && keys == 0 => MISS,
             b"NS" | b"EX" if is_meta && keys == 0 => NOT_STORED,
-            word @ (b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR") => memcached_error(word),
+            b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => memcached_error(text),
             _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', StoreProtocol::Memcached)),
             _ if is_meta => return Err(of_another_protocol(b'?', StoreProtocol::Memcached)),
             b"VALUE" if keys > 0 => return self.begin_value(keys, 3),

@@ -1,8 +1,7 @@
 //! Replies of Redis: RESP2 and RESP3, as in <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
 use super::{
-    Consumed, LINE_END_BYTES, Malformed, Reply, ReplyLine, StoreProtocol, feed_value, first_word, number,
-    of_another_protocol,
+    Consumed, LINE_END_BYTES, Malformed, Reply, ReplyLine, StoreProtocol, feed_value, number, of_another_protocol,
 };
 use record::protocol::{ANSWER, MISS, redis_error};
 
@@ -123,7 +122,7 @@ impl Resp {
                     if left > 0 {
                         self.step = RespStep::Bytes { left, is_error };
                     } else {
-                        let status = if is_error { redis_error(first_word(self.line.text())) } else { ANSWER };
+                        let status = if is_error { redis_error(self.line.text()) } else { ANSWER };
                         self.value_ends(status);
                     }
                 }
@@ -147,7 +146,7 @@ impl Resp {
     /// Takes the complete first line of a value of this type.
     fn begin(&mut self, kind: u8) -> Result<(), Malformed> {
         match kind {
-            b'-' => self.value_ends(redis_error(first_word(self.line.text()))),
+            b'-' => self.value_ends(redis_error(self.line.text())),
             b'_' => self.value_ends(MISS),
             b'$' | b'=' | b'!' => match self.length(MAX_STRING_BYTES)? {
                 Some(length) => {

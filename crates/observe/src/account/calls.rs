@@ -96,7 +96,7 @@ pub enum DescriptorKind {
     /// A socket of the served port.
     Served,
     Socket,
-    /// A socket at which nothing was sent or received.
+    /// A Unix socket without a name, where no wait ended.
     Silent,
     /// A terminal, an eventfd or a timer.
     Source,

@@ -27,7 +27,7 @@ const READY_MOVED: u8 = 5;
 const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
-/// Marks waits at other sockets that did not end in the window.
+/// Marks waits at Unix sockets that did not end in the window.
 const IN_PROGRESS: u32 = 0x4000_0000;
 const WINDOW_CLOSED: u16 = 1;
 const SEND_BUFFER_FULL: u16 = 2;
@@ -68,7 +68,6 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
         futexes: HashMap::new(),
         peers: outgoing.iter().filter_map(|(_, one)| Some((peer_of(one)?, backend_name(one)?))).collect(),
         one_way: outgoing.iter().filter(|(_, one)| is_one_way(one)).filter_map(|(_, one)| backend_name(one)).collect(),
-        called: outgoing.iter().filter_map(|(_, one)| Some(backend_name(one)?.replacen("udp:", "", 1))).collect(),
         ended: places.iter().map(|(place, _)| *place).filter(|place| place.device & IN_PROGRESS == 0).collect(),
     };
     for (sample, used) in &samples {
@@ -111,8 +110,6 @@ struct Naming<'s> {
     peers: HashMap<u64, String>,
     /// Other ends that only receive, as a log does.
     one_way: HashSet<String>,
-    /// Other ends to or from which something was sent.
-    called: HashSet<String>,
     /// Places where waits ended.
     ended: HashSet<Place>,
 }
@@ -262,12 +259,10 @@ impl Naming<'_> {
         address(place.device as u16, &place.object, place.port).or_else(|| self.peers.get(&place.object[0]).cloned())
     }
 
-    /// Whether nothing was sent or received where a thread waits: it waits for news, not for an answer.
+    /// Whether no wait ended at a Unix socket without a name: a thread waits there for news, not for an answer.
     fn is_silent(&self, place: &Place) -> bool {
         let ended = Place { device: place.device & !IN_PROGRESS, ..*place };
-        place.device & IN_PROGRESS != 0
-            && !self.ended.contains(&ended)
-            && self.other_end(&ended).is_none_or(|name| !self.called.contains(&name))
+        place.device & IN_PROGRESS != 0 && !self.ended.contains(&ended) && self.other_end(&ended).is_none()
     }
 
     /// Whether most of the sampled time at a place was spent on the lock of the address space, which mmap, munmap and
@@ -319,7 +314,8 @@ impl Naming<'_> {
             (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
             (WaitKind::Send, _) if place.port == SEND_BUFFER_FULL => SEND_BUFFER.into(),
             (_, DescriptorKind::File) | (WaitKind::Pipe, DescriptorKind::Source) => self.file(place),
-            (WaitKind::Backend | WaitKind::Pipe | WaitKind::Input, DescriptorKind::Socket | DescriptorKind::Silent) => {
+            (_, DescriptorKind::Silent) => "a Unix socket".into(),
+            (WaitKind::Backend | WaitKind::Pipe, DescriptorKind::Socket) => {
                 other_end.unwrap_or_else(|| "a Unix socket".into())
             }
             _ => String::new(),

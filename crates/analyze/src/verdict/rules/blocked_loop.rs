@@ -48,8 +48,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         });
         others > OF_A_HELPER * running(&|_, one| one.name == group.name)
     };
-    let is_alone =
-        |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
+    // Processes that end and start while the server is measured work for long to begin with.
+    let is_alone = |group: &&GroupLevel| {
+        let per_process = group.threads.max(1.0) / group.processes.len().max(1) as f64;
+        (1.0 / 1.5..1.5).contains(&per_process) && !has_others(group)
+    };
     let sweep = evidence.sweep()?.sweep;
     let response_us = |point: &Point| match point.outcomes.unfinished + point.outcomes.timed_out {
         0 => point.value(names::RESPONSE_MAX).unwrap_or(f64::INFINITY),

@@ -1,4 +1,5 @@
 use super::*;
+use record::protocol::is_connection_limit;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -79,6 +80,10 @@ fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
         _ => format!("status {status}"),
     };
     let part = if most == all { String::new() } else { format!("{} of these ", percent(most as f64 / all as f64)) };
+    if !is_http && is_connection_limit(&name) {
+        let advice = "a higher limit of connections (Redis `maxclients`, memcached `-c`), or fewer; ";
+        return (format!(" ({part}{name}: it has as many connections as it allows)"), advice.into());
+    }
     match meaning(status).filter(|_| is_http) {
         Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("{advice}; ")),
         None => (format!(" ({part}{name})"), String::new()),

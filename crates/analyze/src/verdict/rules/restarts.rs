@@ -1,0 +1,70 @@
+//! The server's processes end under load, and others take their place.
+
+use super::*;
+use record::account::ENDED;
+use std::collections::BTreeSet;
+
+pub(super) const RULE: Rule = Rule {
+    id: "restarts",
+    cause: "the server's processes end and are replaced under load",
+    evidence: "the account: ids of the processes of each group of threads; processes that ended",
+    threshold: "at two loads or more, and two thirds of those whose threads did something, twice as many processes of \
+                a name as were alive at a time, at least two more; processes ended in an account of the run",
+    refuted_by: "the processes of the server have the same ids before and after a load",
+    remedy: "more requests per process (gunicorn `--max-requests`, uWSGI `max-requests`, PHP-FPM `pm.max_requests`, \
+             Apache `MaxConnectionsPerChild`); if no limit ends them, the server's log",
+    source: "documentation of gunicorn, PHP-FPM and Apache: a worker ends after a number of requests, and the next one \
+             loads the program anew",
+    is_limit: false,
+    is_counted: true,
+    hidden_by: &["client", "forks", "memory-limit", "server-log"],
+    judge,
+};
+
+const TIMES: f64 = 2.0;
+const MOST_LOADS: f64 = 2.0 / 3.0;
+const LEAST_LOADS: usize = 2;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let levels = evidence.accounts();
+    let ended = |level: &AccountLevel| level.groups.iter().any(|group| group.name.starts_with(ENDED));
+    if !levels.iter().any(ended) {
+        return None;
+    }
+    let names: BTreeSet<&str> =
+        levels.iter().flat_map(|level| &level.groups).map(|group| group.name.as_str()).collect();
+    let replaced = |name: &'_ str| {
+        let of: Vec<&GroupLevel> = levels.iter().filter_map(|level| level.group(name)).collect();
+        let alive = |group: &GroupLevel| group.threads.max(1.0);
+        let seen = |group: &GroupLevel| group.processes.len() as f64;
+        let is_more = |group: &&&GroupLevel| seen(group) >= f64::max(TIMES * alive(group), alive(group) + 2.0);
+        let more: Vec<&&GroupLevel> = of.iter().filter(is_more).collect();
+        (more.len() >= LEAST_LOADS && more.len() as f64 >= MOST_LOADS * of.len() as f64).then(|| {
+            let all: BTreeSet<u32> = of.iter().flat_map(|group| &group.processes).map(|process| process.pid).collect();
+            let at_once = of.iter().map(|group| alive(group)).fold(0.0, f64::max);
+            let longest = of.iter().map(|group| group.longest_work_ms).fold(0.0, f64::max);
+            (all.len(), at_once, longest)
+        })
+    };
+    let is_named = |name: &&str| !name.starts_with(ENDED) && !name.ends_with("parent");
+    let named = names.into_iter().filter(is_named);
+    let (name, (seen, at_once, longest_ms)) = named.filter_map(|name| Some((name, replaced(name)?))).next()?;
+    let longest = if longest_ms >= 10.0 {
+        format!("; one worked for {} without a pause", format_nanos(longest_ms * 1e6))
+    } else {
+        String::new()
+    };
+    finding(
+        format!(
+            "Processes of the server ended while it was measured, and others took their place: {} of {name} were seen \
+             in the accounts of {}, at most {at_once:.1} at a time. Each begins by loading the program, which takes CPU \
+             time, and requests fail or wait meanwhile{longest}.",
+            count(seen, "process"),
+            count(levels.len(), "load"),
+        ),
+        "To try: let each process serve more requests (gunicorn `--max-requests`, uWSGI `max-requests`, PHP-FPM \
+         `pm.max_requests`, Apache `MaxConnectionsPerChild`); if no such limit is set, its log says why they end."
+            .into(),
+        &[],
+    )
+}
