@@ -25,13 +25,13 @@ enum doing {
 /* A place in a state, for the threads of one name in one process. */
 struct place {
     __u32 tgid;
-    __s32 call;      /* number of the system call; -1 = none; STOPPED_THREAD */
-    __u8 doing;      /* enum doing; FIRST_THREAD marks the process's first thread */
-    __u8 file_type;  /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
-                       BY_TIMER, BY_THREAD; 0 = not ended */
-    __u16 port;      /* port of a socket's other end; of a served socket: what sending waited for */
-    __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port; IN_PROGRESS for a wait
-                       at a Unix socket that did not end */
+    __s32 call;     /* number of the system call; -1 = none; STOPPED_THREAD */
+    __u8 doing;     /* enum doing; FIRST_THREAD marks the process's first thread */
+    __u8 file_type; /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
+                      BY_TIMER, BY_THREAD; 0 = not ended */
+    __u16 port;     /* port of a socket's other end; of a served socket: what sending waited for */
+    __u32 device;   /* device of a file; for a socket its family, and SERVED for the served port; IN_PROGRESS for a wait
+                      at a Unix socket that did not end */
     __u64 object[2]; /* a file's inode; the address of a socket's other end, or the kernel's record of its name; for
                         futex the address and the call */
     char name[NAME_BYTES];

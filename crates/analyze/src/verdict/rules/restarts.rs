@@ -57,8 +57,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "Processes of the server ended while it was measured, and others took their place: {} of {name} were seen \
-             in the accounts of {}, at most {at_once:.1} at a time. Each begins by loading the program, which takes CPU \
-             time, and requests fail or wait meanwhile{longest}.",
+             in the accounts of {}, at most {at_once:.1} at a time. Each begins by loading the program, which takes \
+             CPU time, and requests fail or wait meanwhile{longest}.",
             count(seen, "process"),
             count(levels.len(), "load"),
         ),
