@@ -290,6 +290,27 @@ static void start_unequal(void) {
         }
 }
 
+/* Keeps two processes that serve; each computes for 50 ms before it listens. */
+static void start_recycled(void) {
+    for (int alive = 0;; alive--) {
+        for (; alive < 2; alive++)
+            if (is_helper()) {
+                pause_us = 50000;
+                burn_us(pause_us);
+                return;
+            }
+        wait(NULL);
+    }
+}
+
+/* Ends the process after its 3,000th request. */
+static void compute_and_end(void) {
+    static int served;
+    compute();
+    if (++served == 3000)
+        _exit(0);
+}
+
 static void look_up(void) {
     char byte = 'x';
     if (send(asked, &byte, 1, 0) != 1 || recv(asked, &byte, 1, 0) != 1)
@@ -711,6 +732,8 @@ static const struct fault FAULTS[] = {
      .start = start_answerer, .work = look_up},
     {"unequal", "four processes listen on the port; three sleep 1 ms in a request, one 5 ms", .start = start_unequal,
      .work = sleep_unequal},
+    {"recycled", "two processes; each ends after 3,000 requests, and the next one computes for 50 ms before it listens",
+     .start = start_recycled, .work = compute_and_end},
     {"compute", "calls compute(), which takes 20 to 40 us of CPU time, twice for every request", .work = compute_twice},
     {"planted", "like compute, and calls planted(), which takes as long as one of them", .work = compute_and_planted},
     {"descriptors", "lowers its own limit of open descriptors to 64", .descriptors = 64, .work = compute},
