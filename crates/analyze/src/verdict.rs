@@ -3,6 +3,7 @@
 mod cause;
 mod checked;
 pub mod command;
+mod concurrency;
 mod doubts;
 mod evidence;
 mod facts;

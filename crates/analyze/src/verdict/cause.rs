@@ -1,9 +1,9 @@
 //! The resource that saturated first: a thread of the server, its CPUs, the client, or none that was watched.
 
 use super::command::{again, quoted, server_pid};
+use super::concurrency::{Concurrency, at_a_time};
 use super::evidence::{CpuShares, Evidence, typical};
 use super::rules::one_at_a_time;
-use super::rules::own_limit::{Concurrency, at_a_time};
 use super::{Cause, Certainty, hot_function, stage};
 use crate::answer::breaks_while_idle;
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};

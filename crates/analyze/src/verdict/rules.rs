@@ -18,7 +18,7 @@ mod connection_limit;
 mod conntrack;
 mod cpu_bursts;
 mod cpu_quota;
-mod delayed_ack;
+pub(super) mod delayed_ack;
 mod descriptors;
 mod dropped_packets;
 mod forks;
@@ -34,7 +34,8 @@ mod memory_limit;
 pub(super) mod neighbour;
 mod not_accepted;
 pub(super) mod one_at_a_time;
-pub(super) mod own_limit;
+mod own_limit;
+mod paced_answers;
 mod page_faults;
 mod paging;
 mod receive_budget;
@@ -154,13 +155,19 @@ const SENT_AGAIN: &str = "A lost segment is sent again after 200 ms, a lost SYN 
 /// Least CPU time of a request at the most expensive load over that at the cheapest.
 pub(super) const GROWTH_RATIO: f64 = 1.25;
 
+/// Two times in words: `40.5 ms to 41.0 ms`, or one if they are the same.
+fn from_to(least_us: f64, most_us: f64) -> String {
+    let (least, most) = (format_nanos(least_us * 1e3), format_nanos(most_us * 1e3));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
 /// The slope of a straight line, and the share of the scatter that it explains.
 fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     regression::line(points, 0.95).map(|line| (line.slope.value, line.correlation.powi(2)))
 }
 
 /// All rules.
-pub const RULES: [Rule; 51] = [
+pub const RULES: [Rule; 52] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -181,6 +188,7 @@ pub const RULES: [Rule; 51] = [
     send_buffer::RULE,
     delayed_ack::RULE,
     held_answers::RULE,
+    paced_answers::RULE,
     backend::RULE,
     backend_pool::RULE,
     backend_connects::RULE,

@@ -319,8 +319,8 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
         keep(point, vec![loops, group("worker", 0.05, 0.0, &workers)], Vec::new());
     });
     assert!(because.contains("It has as many threads: 5 threads of app: worker."), "{because}");
-    let (_, because) = rules(|point, _, rate| {
-        let waits = [(Sleep, "futex", "with a timeout", 4.9), (Work, "futex", "0x1", 3.0)];
+    let (_, because) = rules(|point, load, rate| {
+        let waits = [(Sleep, "futex", "with a timeout", load.min(4.9)), (Work, "futex", "0x1", 3.0)];
         let mut pools = group("node", 0.1, 0.0, &waits);
         pools.waits[0].times = rate as u64;
         keep(point, vec![pools], Vec::new());
@@ -333,8 +333,9 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
     let of_threads = |at_64: f64| {
         let verdict = judged(waits(), fixture::record(), |point| {
             let at_least = if point.connections == 64 { at_64 } else { 1.5 };
+            let part = (point.connections as f64 / 4.9).min(1.0);
             let asleep = [("first", 3.4), ("second", at_least)].map(|(name, threads)| {
-                let waits = [(Sleep, "clock_nanosleep", "", threads), (Work, "futex", "0x1", 3.0)];
+                let waits = [(Sleep, "clock_nanosleep", "", part * threads), (Work, "futex", "0x1", 3.0)];
                 let mut threads = group(name, 0.1, 0.0, &waits);
                 threads.waits[0].times = 5000;
                 threads
@@ -732,6 +733,24 @@ fn a_backend_that_takes_the_servers_cpus_is_named_and_one_beside_a_busy_server_i
     };
     assert_eq!(of(0.2, 0.75), ["backend"]);
     assert_eq!(of(0.9, 0.05), [""; 0]);
+}
+
+#[test]
+fn calls_that_wait_for_a_delayed_acknowledgement_are_possible_and_others_are_not() {
+    let of = |call_us: fn(f64) -> f64| {
+        let slow = crate::server::Server { path: 43e-3, noise: 0.02, drift: 0.0, ..crate::server::Server::default() };
+        let verdict = judged(slow, fixture::record(), |point| {
+            let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
+            let calls = backend(load as u64, rate * call_us(load) / 1e6, rate);
+            keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], vec![calls]);
+        });
+        verdict.causes.into_iter().find(|cause| cause.rule == "delayed-ack")
+    };
+    let found = of(|_| 41_500.0).expect("it is named");
+    assert_eq!(found.certainty, Certainty::Possibility);
+    assert!(found.because.starts_with("A call to 10.0.0.9:5432 took 41.5 ms"), "{}", found.because);
+    assert!(of(|_| 30_000.0).is_none() && of(|_| 60_000.0).is_none());
+    assert!(of(|load| 40_000.0 + 1000.0 * load).is_none(), "they grow with load");
 }
 
 #[test]

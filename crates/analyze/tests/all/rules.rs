@@ -291,6 +291,25 @@ fn a_limit_of_connections_is_named_if_as_many_are_answered_at_any_larger_number(
 }
 
 #[test]
+fn answers_that_are_sent_slowly_are_distinguished_from_a_shared_rate_and_from_a_slow_path() {
+    let of = |seconds: fn(u64) -> f64, connect_us: f64| {
+        let slow = Server { path: 2.0, noise: 0.02, drift: 0.0, ..Server::default() };
+        let verdict = judged(slow, fixture::record(), move |point| {
+            set(point, names::FIRST_BYTE_P50, 800.0, 1000);
+            set(point, names::RESPONSE_P50, seconds(point.connections) * 1e6 + 800.0, 1000);
+            set(point, names::CONNECT_P50, connect_us, 1000);
+            set(point, names::SERVER_CPU_BUSY, 0.1, 10);
+        });
+        verdict.causes.into_iter().find(|cause| cause.rule == "paced-answers")
+    };
+    let because = of(|_| 2.0, 100.0).expect("it is named").because;
+    assert!(because.contains("from its first byte to its last it took 2.00 s at any load"), "{because}");
+    assert!(of(|_| 2.0, 20e3).is_none(), "a window for each round trip");
+    assert!(of(|connections| connections as f64, 100.0).is_none(), "they share a rate");
+    assert!(of(|_| 5e-3, 100.0).is_none(), "that is quick");
+}
+
+#[test]
 fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let overflow = |rate: f64| {
         move |point: &mut Point| {

@@ -1,6 +1,6 @@
 //! Requests wait inside the server while its threads have idle time, and no resource that they wait for was seen.
 
-use super::super::NEARLY_FULL;
+use super::super::concurrency::{Concurrency, LEAST_PER_SLOT, at_a_time};
 use super::*;
 use crate::account::RequestLevel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,22 +20,18 @@ pub(super) const RULE: Rule = Rule {
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
     is_limit: true,
     is_counted: false,
-    hidden_by: &["stopped", "blocked-loop", "cpu-bursts", "delayed-ack", "slows-with-time"],
+    hidden_by: &["stopped", "blocked-loop", "cpu-bursts", "slows-with-time"],
     judge,
 };
 
 /// Busy share of the server's CPUs, other work included, up to which other work does not delay requests much.
 const BUSY_BESIDE_OTHERS: f64 = 0.7;
-/// Least number of requests in progress per request that the server works on.
-const LEAST_PER_SLOT: f64 = 2.0;
 /// Share of the requests inside that are asleep in one call from which the sleep is named.
 const MOSTLY_ASLEEP: f64 = 0.6;
 /// Share of the threads of a name that are blocked at one place from which they are named as a part of all.
 const MOSTLY_BLOCKED: f64 = 0.75;
 /// Greatest difference between the threads blocked at one place at two loads, as a share, if their number is limited.
 const AS_CONSTANT: f64 = 0.1;
-/// Requests in flight per connection (Little's law) from which requests are pipelined.
-const PIPELINED_REQUESTS: f64 = 1.5;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_WAITING: f64 = 0.5;
@@ -98,7 +94,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let blocked = as_many_waits(high, &at_a_time).filter(|_| own.is_none() && capped.is_none());
+    let blocked = as_many_waits(lowest, high, &at_a_time).filter(|_| own.is_none() && capped.is_none());
     let of_threads =
         || blocked.as_ref().map(|blocked| blocked.words.clone()).or_else(|| as_many_threads(high, &at_a_time));
     // However many requests there are, as many threads are blocked at one place.
@@ -154,11 +150,14 @@ struct Blocked {
     kind: WaitKind,
     place: String,
     threads: f64,
+    /// Threads that are blocked there without a request.
+    without: f64,
     words: String,
 }
 
-/// The only place at which as many threads are blocked as requests that the server works on.
-fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Blocked> {
+/// The only place at which as many threads are blocked as requests that the server works on, without those that are
+/// blocked there at the lowest load beyond its requests.
+fn as_many_waits(lowest: &AccountLevel, level: &AccountLevel, at_a_time: &Concurrency) -> Option<Blocked> {
     let mut places: BTreeMap<(WaitKind, &str), Vec<(&GroupLevel, &WaitLevel)>> = BTreeMap::new();
     for (group, wait) in level.waits().filter(|(_, wait)| !wait.kind.is_idle()) {
         places.entry((wait.kind, &wait.place)).or_default().push((group, wait));
@@ -166,20 +165,25 @@ fn as_many_waits(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Blocke
     let sum = |waits: &[(&GroupLevel, &WaitLevel)], of: fn(&WaitLevel) -> f64| -> f64 {
         waits.iter().map(|(_, wait)| of(wait)).sum()
     };
+    let of_requests = |waits: &[(&GroupLevel, &WaitLevel)]| {
+        let (_, at) = waits[0];
+        let without = lowest.blocked_at(&[at.kind], &at.place) - lowest.in_flight();
+        (sum(waits, |wait| wait.threads) - without.max(0.0), without.max(0.0))
+    };
     let is_equal = |waits: &&Vec<(&GroupLevel, &WaitLevel)>| {
         sum(waits, |wait| wait.times_per_sec) >= 0.5 * level.per_sec()
-            && (0.85..=1.15).contains(&(sum(waits, |wait| wait.threads) / at_a_time.count))
+            && (0.85..=1.15).contains(&(of_requests(waits).0 / at_a_time.count))
     };
     let mut equal = places.values().filter(is_equal);
     let waits = equal.next().filter(|_| equal.next().is_none())?;
     let (first, at) = waits[0];
-    let threads = sum(waits, |wait| wait.threads);
+    let (threads, without) = of_requests(waits);
     let names: BTreeSet<&str> = waits.iter().map(|(group, _)| group.name.as_str()).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     let mostly = waits.len() == 1 && threads >= MOSTLY_BLOCKED * first.threads && threads < first.threads - 0.5;
     let all = if mostly { format!(" of its {:.0}", first.threads) } else { String::new() };
     let words = format!(" As many threads of {names} were in {} at any time: {threads:.1}{all}.", at.place);
-    Some(Blocked { kind: at.kind, place: at.place.clone(), threads, words })
+    Some(Blocked { kind: at.kind, place: at.place.clone(), threads, without, words })
 }
 
 /// Whether as many threads are blocked at the place at every load with at least twice as many requests, of at least
@@ -188,66 +192,12 @@ fn is_constant(evidence: &Evidence<'_>, blocked: &Blocked, from: f64, at_a_time:
     let is_beyond = |level: &&AccountLevel| level.load >= from && level.in_flight() >= LEAST_PER_SLOT * at_a_time.count;
     let beyond: Vec<&AccountLevel> = evidence.accounts().iter().filter(is_beyond).collect();
     let is_as_many = |level: &&AccountLevel| {
-        (level.blocked_at(&[blocked.kind], &blocked.place) / blocked.threads - 1.0).abs() <= AS_CONSTANT
+        let threads = level.blocked_at(&[blocked.kind], &blocked.place) - blocked.without;
+        (threads / blocked.threads - 1.0).abs() <= AS_CONSTANT
     };
     let most = beyond.iter().map(|level| level.in_flight()).fold(0.0, f64::max);
     blocked.threads >= 1.5
         && beyond.len() >= 3
         && most >= 2.0 * LEAST_PER_SLOT * at_a_time.count
         && beyond.iter().all(is_as_many)
-}
-
-/// Concurrency of an idle server, whatever the number of connections.
-pub struct Concurrency {
-    /// Throughput times the time of one request alone.
-    pub count: f64,
-    throughput: f64,
-    alone_s: f64,
-}
-
-impl Concurrency {
-    /// The concurrency in words: `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
-    pub fn phrase(&self) -> String {
-        let rounded = self.count.round().max(1.0);
-        format!(
-            "about {} at a time ({}/s x {}, the time of one alone, = {:.1})",
-            if rounded == 1.0 { "one request".into() } else { format!("{} requests", grouped(rounded)) },
-            format_si(self.throughput),
-            format_nanos(self.alone_s * 1e9),
-            self.count
-        )
-    }
-
-    /// Time per request of the step that would be the limit if it served one request at a time: `1.3 ms`.
-    pub fn each(&self) -> String {
-        format_nanos(1e9 / self.throughput)
-    }
-}
-
-/// Concurrency of an idle server, by Little's law.
-pub fn at_a_time(evidence: &Evidence<'_>) -> Option<Concurrency> {
-    let (points, lowest) = (evidence.strained(), evidence.lowest());
-    let is_nearly_full = [names::CLIENT_UTILISATION, names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD]
-        .iter()
-        .any(|name| typical(&points, name).is_some_and(|used| used >= NEARLY_FULL));
-    if evidence.is_saturated(&points) != Some(false) || is_nearly_full || (answers(&points) as f64) < LEAST_REQUESTS {
-        return None;
-    }
-    // Little's law needs the mean; the median is the fallback. The minimum over points excludes disturbances.
-    let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
-    let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
-    let alone_s = alone.reduce(f64::min).filter(|us| *us > 0.0)? * 1e-6;
-    let throughput = typical(&points, names::THROUGHPUT)?;
-    let at_once = throughput * alone_s;
-    // Pipelined requests wait for each other even at the lowest load, so their response time is not that of a single
-    // request.
-    let is_pipelined = |point: &&Point| {
-        let rate = point.value(names::THROUGHPUT);
-        rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)
-    };
-    let loads = points.iter().map(|point| point.connections as f64);
-    if at_once < 0.5 || loads.reduce(f64::max)? < LEAST_PER_SLOT * at_once || lowest.iter().any(is_pipelined) {
-        return None;
-    }
-    Some(Concurrency { count: at_once, throughput, alone_s })
 }
