@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
                `server.cpus_busy_ratio`",
     threshold: "at two loads or more, the highest at least twice the lowest: 100 ms or more from the first byte of an \
                 answer to its last, at each load the same (to 10 %, medians); connecting takes at most 5 ms, the \
-                server's CPUs are less than half busy; at least 5 answers",
+                server's CPUs are less than half busy, and the client reads as fast as it can; at least 5 answers",
     refuted_by: "the client or the path was slow: another client on the server's machine gets the answer at once",
     remedy: "a higher limit on the rate (nginx `limit_rate`, HAProxy `bwlim-out`), or no pauses between pieces",
     source: "documentation of nginx, ngx_http_core_module: `limit_rate` limits each connection, whatever the load",
@@ -39,8 +39,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let points: Vec<&Point> = loads.iter().flat_map(|(.., points)| points).copied().collect();
     let is_idle = typical(&points, names::SERVER_CPU_BUSY).is_some_and(|busy| busy < IDLE_RATIO);
     let is_near = typical(&points, names::CONNECT_P50).is_some_and(|us| us <= FAR_CONNECT_US);
+    let reads_slowly =
+        evidence.run.record.scenario.load().is_some_and(|load| load.clients.pace_bytes_per_sec().is_some());
     let is_same = highest >= APART * lowest && longest_us <= SAME_TIME * shortest_us;
-    if !(is_same && is_idle && is_near) || shortest_us < LEAST_US || answers(&points) < LEAST_ANSWERS {
+    if reads_slowly || !(is_same && is_idle && is_near) || shortest_us < LEAST_US || answers(&points) < LEAST_ANSWERS {
         return None;
     }
     finding(
