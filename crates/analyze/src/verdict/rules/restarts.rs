@@ -34,16 +34,26 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let names: BTreeSet<&str> =
         levels.iter().flat_map(|level| &level.groups).map(|group| group.name.as_str()).collect();
     let replaced = |name: &'_ str| {
-        let of: Vec<&GroupLevel> = levels.iter().filter_map(|level| level.group(name)).collect();
-        let alive = |group: &GroupLevel| group.threads.max(1.0);
-        let seen = |group: &GroupLevel| group.processes.len() as f64;
-        let is_more = |group: &&&GroupLevel| seen(group) >= f64::max(TIMES * alive(group), alive(group) + 2.0);
-        let more: Vec<&&GroupLevel> = of.iter().filter(is_more).collect();
-        (more.len() >= LEAST_LOADS && more.len() as f64 >= MOST_LOADS * of.len() as f64).then(|| {
-            let all: BTreeSet<u32> = of.iter().flat_map(|group| &group.processes).map(|process| process.pid).collect();
-            let at_once = of.iter().map(|group| alive(group)).fold(0.0, f64::max);
-            let longest = of.iter().map(|group| group.longest_work_ms).fold(0.0, f64::max);
-            (all.len(), at_once, longest)
+        // A process that ended in the window has lost the name of its program.
+        let is_of = |group: &&GroupLevel| {
+            let ended = group.name.strip_prefix(ENDED).and_then(|rest| rest.strip_prefix(": "));
+            group.name == name || ended.is_some_and(|threads| name.starts_with(threads))
+        };
+        let of_load = |level: &AccountLevel| {
+            level.group(name)?;
+            let groups = || level.groups.iter().filter(is_of);
+            let seen: BTreeSet<u32> = groups().flat_map(|group| &group.processes).map(|process| process.pid).collect();
+            let longest_ms = groups().map(|group| group.longest_work_ms).fold(0.0, f64::max);
+            Some((groups().map(|group| group.threads).sum::<f64>().max(1.0), seen, longest_ms))
+        };
+        let of: Vec<(f64, BTreeSet<u32>, f64)> = levels.iter().filter_map(of_load).collect();
+        let is_more =
+            |(alive, seen, _): &&(f64, BTreeSet<u32>, f64)| seen.len() as f64 >= f64::max(TIMES * alive, alive + 2.0);
+        let more = of.iter().filter(is_more).count();
+        (more >= LEAST_LOADS && more as f64 >= MOST_LOADS * of.len() as f64).then(|| {
+            let all: BTreeSet<u32> = of.iter().flat_map(|(_, seen, _)| seen).copied().collect();
+            let at_once = of.iter().map(|(alive, ..)| *alive).fold(0.0, f64::max);
+            (all.len(), at_once, of.iter().map(|(.., longest)| *longest).fold(0.0, f64::max))
         })
     };
     let is_named = |name: &&str| !name.starts_with(ENDED) && !name.ends_with("parent");
