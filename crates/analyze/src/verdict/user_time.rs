@@ -22,6 +22,8 @@ const ABOUT_AS_DEAR: f64 = 0.75;
 struct UserTime {
     us: f64,
     error_us: f64,
+    /// Mean of the points' logarithms, and its standard error; `None` with fewer than two points.
+    logarithm: Option<(f64, f64)>,
     /// Whether `us` is an upper bound: with too few ticks all CPU time counts as user time.
     is_at_most: bool,
 }
@@ -45,16 +47,22 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
         return None;
     }
     if ticks < LEAST_TICKS as f64 {
-        return Some(UserTime { us: cpu_us / requests, error_us: 0.0, is_at_most: true });
+        return Some(UserTime { us: cpu_us / requests, error_us: 0.0, logarithm: None, is_at_most: true });
     }
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
     // The error is the scatter of the points, or that of their ticks if larger.
-    let middle = mean(&each)?;
-    let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
-    let n = each.len() as f64;
-    let by_points = if n > 1.0 { (squares / (n - 1.0) / n).sqrt() } else { 0.0 };
-    Some(UserTime { us, error_us: by_ticks.max(by_points), is_at_most: false })
+    let by_points = mean_and_error(&each).map_or(0.0, |(_, error)| error);
+    let logarithms: Vec<f64> = each.iter().map(|user| user.ln()).filter(|user| user.is_finite()).collect();
+    let logarithm = mean_and_error(&logarithms);
+    Some(UserTime { us, error_us: by_ticks.max(by_points), logarithm, is_at_most: false })
+}
+
+/// The mean of values and its standard error; `None` for fewer than two.
+fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
+    let (middle, n) = (mean(values)?, values.len() as f64);
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    (n > 1.0).then(|| (middle, (squares / (n - 1.0) / n).sqrt()))
 }
 
 /// User time of a request at few and at many connections.
@@ -95,7 +103,13 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
     let dear = closed.levels.iter().filter(is_dear).map(|level| level.load);
     let high: Vec<&Point> = dear.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
     let (before, after) = (user_time(&low)?, user_time(&high)?);
-    let at_least_us = after.us - before.us - 3.0 * before.error_us.hypot(after.error_us);
+    // Where threads get in each other's way, the time scatters by factors.
+    let by_factors = before
+        .logarithm
+        .zip(after.logarithm)
+        .map(|((low, low_error), (high, high_error))| (high - 3.0 * high_error).exp() - (low + 3.0 * low_error).exp());
+    let by_sums = after.us - before.us - 3.0 * before.error_us.hypot(after.error_us);
+    let at_least_us = by_factors.map_or(by_sums, |by_factors| by_factors.max(by_sums));
     let (is_at_most, is_high_at_most) = (before.is_at_most, after.is_at_most);
     let (low_us, high_us) = (before.us, after.us);
     Some(UserGrowth { low, high, low_load, high_load, low_us, high_us, is_at_most, is_high_at_most, at_least_us })
@@ -108,7 +122,9 @@ pub(super) fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>>
         return None;
     }
     let times = user_times(evidence.run, evidence.findings)?;
-    let grown = times.high_us - times.low_us;
+    let user = |points: &[&Point]| typical(points, names::SERVER_CPU_USER);
+    let between_medians = user(&times.high).zip(user(&times.low)).map_or(0.0, |(high, low)| high - low);
+    let grown = f64::max(times.high_us - times.low_us, between_medians);
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
     let is_minor = grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us)
         || times.high_us < USER_GROWTH_RATIO * times.low_us;

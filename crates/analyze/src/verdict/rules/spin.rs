@@ -65,9 +65,10 @@ fn polls(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(
         format!(
             "{}, while its {threads:.0} threads waited {} us for a CPU per request: they use the CPU without making \
-             progress.",
+             progress.{}",
             grown.sentence(),
-            format_si(waited)
+            format_si(waited),
+            hot_function::sentence(evidence),
         ),
         format!(
             "To decide: `{command}` (or `--profile always`) names the function that they spin in; a sleeping lock \
