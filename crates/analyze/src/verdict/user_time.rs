@@ -22,7 +22,7 @@ const ABOUT_AS_DEAR: f64 = 0.75;
 struct UserTime {
     us: f64,
     error_us: f64,
-    /// Mean of the points' logarithms, and its standard error; `None` with fewer than two points.
+    /// Mean of the points' logarithms, and its standard error or that of the ticks; `None` with fewer than two points.
     logarithm: Option<(f64, f64)>,
     /// Whether `us` is an upper bound: with too few ticks all CPU time counts as user time.
     is_at_most: bool,
@@ -53,8 +53,10 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
     // The error is the scatter of the points, or that of their ticks if larger.
     let by_points = mean_and_error(&each).map_or(0.0, |(_, error)| error);
-    let logarithms: Vec<f64> = each.iter().map(|user| user.ln()).filter(|user| user.is_finite()).collect();
-    let logarithm = mean_and_error(&logarithms);
+    // Without a tick in user mode, a point has no logarithm.
+    let logarithms: Vec<f64> = each.iter().map(|user| user.ln()).collect();
+    let logarithm = mean_and_error(&logarithms).filter(|(middle, _)| middle.is_finite());
+    let logarithm = logarithm.map(|(middle, error)| (middle, error.max(by_ticks / us)));
     Some(UserTime { us, error_us: by_ticks.max(by_points), logarithm, is_at_most: false })
 }
 
