@@ -803,21 +803,22 @@ fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
 
 #[test]
 fn processes_that_end_and_are_replaced_are_named_and_no_long_turns_of_an_event_loop() {
-    let of = |per_load: u32, ends: bool| {
+    let of = |per_load: u32, ends: bool, idle: f64| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             set(point, names::RESPONSE_MAX, 51e3, 1000);
             let mut worker = group("app", 0.5, 0.0, &[(Events, "epoll_wait", "", 0.5)]);
             (worker.works, worker.longest_work_ns) = (5000, 50_000_000);
             // Each load has worked with others.
             let first = point.connections as u32 * 10;
-            let process = |pid: u32| ProcessUse { pid, running_ns: ns(0.5), idle_ns: ns(0.5), ns: WINDOW_NS };
+            let process = |pid: u32| ProcessUse { pid, running_ns: ns(0.5), idle_ns: ns(idle), ns: WINDOW_NS };
             worker.processes = (first..first + per_load).map(process).collect();
             let ended = ThreadGroup { program: ENDED.into(), ..group("app", 0.1, 0.0, &[]) };
             keep(point, [&[worker], &[ended][..usize::from(ends)]].concat(), Vec::new());
         });
         found(&verdict).into_iter().map(String::from).collect::<Vec<_>>()
     };
-    assert_eq!(of(4, true), ["restarts"]);
-    assert_eq!(of(4, false), [""; 0], "other processes at other loads, but none ended");
-    assert_eq!(of(1, true), ["blocked-loop"], "the same number as are alive");
+    assert_eq!(of(4, true, 0.5), ["restarts"]);
+    assert_eq!(of(4, true, 0.0), [""; 0], "a child for each request never waits for the next");
+    assert_eq!(of(4, false, 0.5), [""; 0], "other processes at other loads, but none ended");
+    assert_eq!(of(1, true, 0.5), ["blocked-loop"], "the same number as are alive");
 }

@@ -9,7 +9,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "the server's processes end and are replaced under load",
     evidence: "the account: ids of the processes of each group of threads; processes that ended",
     threshold: "at two loads or more, and two thirds of those whose threads did something, twice as many processes of \
-                a name as were alive at a time, at least two more; processes ended in an account of the run",
+                a name, with idle time, as were alive at a time, at least two more; processes ended in an account of \
+                the run",
     refuted_by: "the processes of the server have the same ids before and after a load",
     remedy: "more requests per process (gunicorn `--max-requests`, uWSGI `max-requests`, PHP-FPM `pm.max_requests`, \
              Apache `MaxConnectionsPerChild`); if no limit ends them, the server's log",
@@ -42,7 +43,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let of_load = |level: &AccountLevel| {
             level.group(name)?;
             let groups = || level.groups.iter().filter(is_of);
-            let seen: BTreeSet<u32> = groups().flat_map(|group| &group.processes).map(|process| process.pid).collect();
+            // A child for one request never waits for the next.
+            let processes = groups().flat_map(|group| &group.processes).filter(|process| process.busy_ratio < 1.0);
+            let seen: BTreeSet<u32> = processes.map(|process| process.pid).collect();
             let longest_ms = groups().map(|group| group.longest_work_ms).fold(0.0, f64::max);
             Some((groups().map(|group| group.threads).sum::<f64>().max(1.0), seen, longest_ms))
         };
