@@ -46,7 +46,7 @@ struct fault {
     void (*run)(int listener); /* waits for connections and serves them, instead of run_epoll */
     int workers;               /* of run_epoll: threads that serve connections; without any, its own thread does */
     int backlog;
-    int has_state, sends_apart, has_cork, send_buffer, has_long, has_filter, needs_log;
+    int has_state, sends_apart, has_cork, send_buffer, has_long, has_filter, needs_log, shares_port;
     rlim_t descriptors;  /* limit of open descriptors */
     long burst_us;       /* pause before each check for requests */
     const char *refusal; /* the answer if more than 16 connections are open */
@@ -295,8 +295,7 @@ static void start_recycled(void) {
     for (int alive = 0;; alive--) {
         for (; alive < 2; alive++)
             if (is_helper()) {
-                pause_us = 50000;
-                burn_us(pause_us);
+                burn_us(50000);
                 return;
             }
         wait(NULL);
@@ -731,9 +730,9 @@ static const struct fault FAULTS[] = {
     {"lookup", "sends a datagram to another process for each request, which answers it after 3 ms",
      .start = start_answerer, .work = look_up},
     {"unequal", "four processes listen on the port; three sleep 1 ms in a request, one 5 ms", .start = start_unequal,
-     .work = sleep_unequal},
+     .work = sleep_unequal, .shares_port = 1},
     {"recycled", "two processes; each ends after 3,000 requests, and the next one computes for 50 ms before it listens",
-     .start = start_recycled, .work = compute_and_end},
+     .start = start_recycled, .work = compute_and_end, .shares_port = 1},
     {"compute", "calls compute(), which takes 20 to 40 us of CPU time, twice for every request", .work = compute_twice},
     {"planted", "like compute, and calls planted(), which takes as long as one of them", .work = compute_and_planted},
     {"descriptors", "lowers its own limit of open descriptors to 64", .descriptors = 64, .work = compute},
@@ -796,7 +795,7 @@ int main(int count, char **words) {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | waits, 0);
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
-    setsockopt(listener, SOL_SOCKET, pause_us ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
+    setsockopt(listener, SOL_SOCKET, fault->shares_port ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, (struct sockaddr *)&here, sizeof here) ||
         listen(listener, fault->backlog ? fault->backlog : 4096))
         die("listen");

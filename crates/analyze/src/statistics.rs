@@ -96,10 +96,16 @@ pub fn student(confidence: f64, freedom: f64) -> Option<f64> {
 
 /// The mean with Student's interval; needs two values.
 pub fn mean_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
+    let (center, error) = mean_and_error(values)?;
+    Some(with_error(center, error, values.len() as f64 - 1.0, confidence, values.len()))
+}
+
+/// The mean and its standard error, which is not a number for a single value.
+pub fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     let center = mean(values)?;
     let n = values.len() as f64;
     let variance = values.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (n - 1.0);
-    Some(with_error(center, (variance / n).sqrt(), n - 1.0, confidence, values.len()))
+    Some((center, (variance / n).sqrt()))
 }
 
 /// A value with Student's interval from its standard error; without an interval if it has no degrees of freedom.

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, typical};
 use super::layout::{PossibleGain, UserTimeSaving};
 use super::rules::{GROWTH_RATIO, LEAST_REQUESTS, LEAST_TICKS};
-use crate::statistics::mean;
+use crate::statistics::mean_and_error;
 use crate::zones::{Findings, Level, load_words};
 use record::{Point, RunDir, Sweep, names};
 
@@ -52,19 +52,12 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
     // The error is the scatter of the points, or that of their ticks if larger.
-    let by_points = mean_and_error(&each).map_or(0.0, |(_, error)| error);
+    let scatter = |values: &[f64]| mean_and_error(values).filter(|(_, error)| error.is_finite());
+    let by_points = scatter(&each).map_or(0.0, |(_, error)| error);
     // Without a tick in user mode, a point has no logarithm.
     let logarithms: Vec<f64> = each.iter().map(|user| user.ln()).collect();
-    let logarithm = mean_and_error(&logarithms).filter(|(middle, _)| middle.is_finite());
-    let logarithm = logarithm.map(|(middle, error)| (middle, error.max(by_ticks / us)));
+    let logarithm = scatter(&logarithms).map(|(middle, error)| (middle, error.max(by_ticks / us)));
     Some(UserTime { us, error_us: by_ticks.max(by_points), logarithm, is_at_most: false })
-}
-
-/// The mean of values and its standard error; `None` for fewer than two.
-fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
-    let (middle, n) = (mean(values)?, values.len() as f64);
-    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
-    (n > 1.0).then(|| (middle, (squares / (n - 1.0) / n).sqrt()))
 }
 
 /// User time of a request at few and at many connections.

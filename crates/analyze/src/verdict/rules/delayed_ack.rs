@@ -115,17 +115,19 @@ fn of_calls(evidence: &Evidence<'_>) -> Option<Finding> {
     let first = levels.first()?;
     let address = &first.asked().chain(first.asked_of_own()).next()?.address;
     let is_asked = |one: &&BackendLevel| one.address == *address;
-    let calls: Vec<&BackendLevel> =
-        levels.iter().filter_map(|level| level.backends.iter().chain(&level.own_backends).find(is_asked)).collect();
-    let seconds: f64 = levels.iter().map(|level| level.seconds / levels.len() as f64).sum();
-    let n = calls.iter().map(|call| call.calls_per_sec).sum::<f64>() * seconds;
+    let of_level = |level: &&AccountLevel| {
+        let call = level.backends.iter().chain(&level.own_backends).find(is_asked)?;
+        Some((call.call_us, call.calls_per_sec * level.seconds))
+    };
+    let (times_us, counts): (Vec<f64>, Vec<f64>) = levels.iter().filter_map(of_level).unzip();
+    let n: f64 = counts.iter().sum();
     // A call in progress at the end of a window adds its time, and is not counted.
     let window_us = median(levels.iter().map(|level| level.seconds / level.points as f64 * 1e6))?;
     let beyond = 1.0 + CALL_US.end() / window_us;
-    let typical_us = median(calls.iter().map(|call| call.call_us))?;
-    let (least_us, most_us) = range(calls.iter().map(|call| call.call_us))?;
+    let typical_us = median(&times_us)?;
+    let (least_us, most_us) = range(&times_us)?;
     let is_delay = (*CALL_US.start()..=CALL_US.end() * beyond).contains(&typical_us) && most_us <= SAME * least_us;
-    if calls.len() < 2 || n < LEAST_REQUESTS || !is_delay {
+    if times_us.len() < 2 || n < LEAST_REQUESTS || !is_delay {
         return None;
     }
     finding(

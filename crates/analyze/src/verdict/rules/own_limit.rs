@@ -162,28 +162,21 @@ fn as_many_waits(lowest: &AccountLevel, level: &AccountLevel, at_a_time: &Concur
     for (group, wait) in level.waits().filter(|(_, wait)| !wait.kind.is_idle()) {
         places.entry((wait.kind, &wait.place)).or_default().push((group, wait));
     }
-    let sum = |waits: &[(&GroupLevel, &WaitLevel)], of: fn(&WaitLevel) -> f64| -> f64 {
-        waits.iter().map(|(_, wait)| of(wait)).sum()
+    let without = |kind: WaitKind, place: &str| (lowest.blocked_at(&[kind], place) - lowest.in_flight()).max(0.0);
+    let of_requests = |kind: WaitKind, place: &str| level.blocked_at(&[kind], place) - without(kind, place);
+    let is_equal = |((kind, place), waits): &(&(WaitKind, &str), &Vec<(&GroupLevel, &WaitLevel)>)| {
+        waits.iter().map(|(_, wait)| wait.times_per_sec).sum::<f64>() >= 0.5 * level.per_sec()
+            && (0.85..=1.15).contains(&(of_requests(*kind, place) / at_a_time.count))
     };
-    let of_requests = |waits: &[(&GroupLevel, &WaitLevel)]| {
-        let (_, at) = waits[0];
-        let without = lowest.blocked_at(&[at.kind], &at.place) - lowest.in_flight();
-        (sum(waits, |wait| wait.threads) - without.max(0.0), without.max(0.0))
-    };
-    let is_equal = |waits: &&Vec<(&GroupLevel, &WaitLevel)>| {
-        sum(waits, |wait| wait.times_per_sec) >= 0.5 * level.per_sec()
-            && (0.85..=1.15).contains(&(of_requests(waits).0 / at_a_time.count))
-    };
-    let mut equal = places.values().filter(is_equal);
-    let waits = equal.next().filter(|_| equal.next().is_none())?;
-    let (first, at) = waits[0];
-    let (threads, without) = of_requests(waits);
+    let mut equal = places.iter().filter(is_equal);
+    let ((kind, place), waits) = equal.next().filter(|_| equal.next().is_none())?;
+    let (first, threads) = (waits[0].0, of_requests(*kind, place));
     let names: BTreeSet<&str> = waits.iter().map(|(group, _)| group.name.as_str()).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     let mostly = waits.len() == 1 && threads >= MOSTLY_BLOCKED * first.threads && threads < first.threads - 0.5;
     let all = if mostly { format!(" of its {:.0}", first.threads) } else { String::new() };
-    let words = format!(" As many threads of {names} were in {} at any time: {threads:.1}{all}.", at.place);
-    Some(Blocked { kind: at.kind, place: at.place.clone(), threads, without, words })
+    let words = format!(" As many threads of {names} were in {place} at any time: {threads:.1}{all}.");
+    Some(Blocked { kind: *kind, place: place.to_string(), threads, without: without(*kind, place), words })
 }
 
 /// Whether as many threads are blocked at the place at every load with at least twice as many requests, of at least

@@ -34,7 +34,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let names: BTreeSet<&str> =
         levels.iter().flat_map(|level| &level.groups).map(|group| group.name.as_str()).collect();
-    let replaced = |name: &'_ str| {
+    let replaced = |name: &str| {
         // A process that ended in the window has lost the name of its program.
         let is_of = |group: &&GroupLevel| {
             let ended = group.name.strip_prefix(ENDED).and_then(|rest| rest.strip_prefix(": "));
