@@ -56,7 +56,7 @@ rust: rust-build native-build python-packages node-packages
 	@.ci/suite $@ '$(call nextest,ci)'
 # The tests of libraries and of single parts (modules that end in `parts`), which run no servers.
 rust-quick:
-	@.ci/suite $@ '$(call nextest,ci,-E "kind(lib) or test(/^[a-z_]*parts::/) or package(straingauge-record) or package(straingauge-analyze) or package(straingauge-remote) or package(straingauge-report) or package(straingauge-workload)")'
+	@.ci/suite $@ '$(call nextest,ci,-E "kind(lib) or test(/^[a-z_]*parts::/) or package(straingauge-record) or package(straingauge-analyze-tests) or package(straingauge-remote) or package(straingauge-report) or package(straingauge-workload)")'
 rust-long: native-build python-packages node-packages
 	@STRAINGAUGE_LONG=1 .ci/suite $@ '$(call nextest,long)'
 # The examples in the libraries' documentation, and its links.

@@ -279,7 +279,7 @@ fn written(parent: &Path, record: RunRecord, points: &[Point], is_whole: bool) -
 fn valid_files_for_fuzzing() {
     let folder = tempfile::tempdir().unwrap();
     let run = write_whole(folder.path(), record(), &points()[..3]);
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz");
     std::fs::create_dir_all(fuzz.join("valid")).unwrap();
     let files =
         [run.path.join("run.json"), run.point_path(0).join("point.json"), run.point_path(0).join("latency.hlog")];

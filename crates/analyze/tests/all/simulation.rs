@@ -20,7 +20,7 @@ fn single_stations_lie_within_the_simulations_interval() {
         }
         Err(error) => return skipped(&format!("{python} does not start: {error}")),
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/simulation.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("all/simulation.py");
     let output = Command::new(&python).arg(script).arg("1500").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
