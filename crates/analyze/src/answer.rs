@@ -248,6 +248,8 @@ pub(crate) fn breaks_while_idle(findings: &Findings) -> bool {
 /// The limit of the server, and how it is made dearer if that is known.
 pub(crate) struct FullStage {
     pub words: String,
+    /// The rule that names it, if it is a cause.
+    pub rule: Option<String>,
     pub dearer: Option<Dearer>,
 }
 
@@ -255,8 +257,11 @@ pub(crate) struct FullStage {
 /// else a possible cause.
 pub(crate) fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<FullStage> {
     let limits = || causes.iter().filter(|cause| cause.is_limit);
-    let of_cause =
-        |cause: &Cause, sure: &str| FullStage { words: format!("{sure}{}", cause.cause), dearer: cause.dearer.clone() };
+    let of_cause = |cause: &Cause, sure: &str| FullStage {
+        words: format!("{sure}{}", cause.cause),
+        rule: Some(cause.rule.clone()),
+        dearer: cause.dearer.clone(),
+    };
     if let Some(cause) = limits().find(|cause| cause.certainty == Certainty::Cause) {
         return Some(of_cause(cause, ""));
     }
@@ -283,14 +288,14 @@ pub(crate) fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Optio
             FullResource::CrowdedCpus(_) => return None,
         };
         let dearer = at_once.map(|at_once| Dearer { place: SlowPlace::Request, function: None, at_once });
-        Some(FullStage { words, dearer })
+        Some(FullStage { words, rule: None, dearer })
     };
     let saturated = full().find_map(of_resource).filter(|_| !breaks_while_idle(findings));
     let possible = || limits().next().map(|cause| of_cause(cause, "possibly "));
     let is_crowded = |resource: FullResource| matches!(resource, FullResource::CrowdedCpus(_));
     let crowded = || {
         let words = "its CPUs were full, much of it with other work".into();
-        full().any(|(.., resource)| is_crowded(resource)).then_some(FullStage { words, dearer: None })
+        full().any(|(.., resource)| is_crowded(resource)).then_some(FullStage { words, rule: None, dearer: None })
     };
     saturated.or_else(possible).or_else(crowded)
 }

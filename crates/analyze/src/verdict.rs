@@ -160,7 +160,10 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     let run = &*crate::zones::polling::without_polling_in(run, &findings.criteria);
     let evidence = &Evidence::new(run, findings);
     let mut said = Vec::new();
-    let causes = causes(evidence);
+    let mut causes = causes(evidence);
+    // What the headline names is explained first.
+    let named = crate::answer::full(run, findings, &causes).and_then(|full| full.rule);
+    causes.sort_by_key(|cause| named.as_ref().is_some_and(|named| *named != cause.rule));
     if let Some(closed) = &findings.connections {
         closed_sentences(evidence, closed, &causes, &mut said);
     }

@@ -189,6 +189,14 @@ impl<'a> AccountRange<'a> {
         load_words(from.map_or(self.high.load, |level| level.load), self.sweep)
     }
 
+    /// The threads without idle time that make most of the calls in progress.
+    pub fn waiting_at_backends(&self, calls: f64) -> Option<&'a GroupLevel> {
+        let is_waiting = |group: &&GroupLevel| {
+            group.busy_ratio() >= self.full && group.blocked(WaitKind::Backend) >= LITTLE_IDLE * calls
+        };
+        self.high.groups.iter().find(is_waiting)
+    }
+
     fn behind_queue(&self) -> Option<FoundLimit> {
         let of_threads = || unequal_workers::full(self).or_else(|| self.full_threads());
         backend_pool::full(self).or_else(of_threads).or_else(|| backend_pool::full_to_own(self))

@@ -349,6 +349,33 @@ fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
     assert_eq!(constant.certainty, Certainty::Cause, "{constant:?}");
     assert!(constant.because.contains("threads of app: first, app: second were in clock_nanosleep"), "{constant:?}");
     assert_eq!(of_threads(3.0).certainty, Certainty::Possibility);
+    let of_processes = |working: u32| {
+        rules(move |point, _, _| {
+            let mut workers = group("app", 0.5, 0.0, &[(Events, "epoll_wait", "", 7.5)]);
+            let running = |at: u32| if at < working { ns(0.5 / f64::from(working)) } else { 0 };
+            let process = |at: u32| ProcessUse {
+                pid: 100 + at,
+                running_ns: running(at),
+                idle_ns: WINDOW_NS - running(at),
+                ns: WINDOW_NS,
+            };
+            workers.processes = (0..8).map(process).collect();
+            keep(point, vec![workers], Vec::new());
+        })
+        .1
+    };
+    let five = of_processes(5);
+    assert!(five.starts_with("Only 5 of the 8 processes of app worked, the others were idle: it works on"), "{five}");
+    assert!(of_processes(2).starts_with("It works on about 5 requests at a time"), "{}", of_processes(2));
+    assert!(of_processes(7).starts_with("It works on about 5 requests at a time"), "one may have started the others");
+    // What the headline names is explained first, though the other cause is certain.
+    let verdict = judged(waits(), fixture::record(), |point| {
+        keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
+        set(point, names::MACHINE_STARTED, point.value(names::THROUGHPUT).unwrap_or(0.0), 1000);
+    });
+    assert_eq!(found(&verdict), ["own-limit", "forks"], "{:?}", verdict.sentences);
+    assert!(verdict.headline.contains(&verdict.causes[0].cause), "{}", verdict.headline);
+    assert_eq!(verdict.causes[1].certainty, Certainty::Cause);
     let (full, _) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
         set(point, names::SERVER_CPU_BUSY, 0.99, 10);
@@ -514,6 +541,13 @@ fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguis
         keep(point, vec![event_loop()], vec![backend(calls as u64, calls * 0.97, rate)]);
     });
     assert_eq!(found, ["own-limit"], "more connections were in use at a lower load: {because}");
+    // One thread that opens a connection for each call.
+    let (found, because) = rules(|point, _, rate| {
+        let waits = [(Backend, "recvfrom", "10.0.0.9:5432", 0.88), (Events, "epoll_wait", "", 0.01)];
+        keep(point, vec![group("app", 0.11, 0.0, &waits)], vec![backend(rate as u64, 0.9, rate)]);
+    });
+    assert_eq!(found[0], "backend", "{because}");
+    assert!(because.contains("1 thread of app had no idle time and made one call after another"), "{because}");
     // Synchronous workers, each of which waits for its own connection.
     let (found, because) = rules(|point, load, rate| {
         let busy = load.min(8.0) * 0.97;
@@ -527,6 +561,7 @@ fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguis
 fn a_backend_is_measured_by_the_protocol_of_its_port() {
     for (address, command) in [
         ("10.0.0.9:5432", "ss -tnp dst 10.0.0.9:5432"),
+        ("10.0.0.9:6432", "ss -tnp dst 10.0.0.9:6432"),
         ("[::1]:6379", "straingauge find redis://[::1]:6379/"),
         ("127.0.0.1:8080", "straingauge find http://127.0.0.1:8080/"),
     ] {

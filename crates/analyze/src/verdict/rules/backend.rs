@@ -62,12 +62,13 @@ pub fn is_slower(high: &BackendLevel, low: Option<&BackendLevel>) -> bool {
 }
 
 /// The scheme of a URL that measures the server at the address. `None` if its port belongs to a protocol that
-/// straingauge does not speak (IANA's registry; FastCGI has none, PHP-FPM uses 9000).
+/// straingauge does not speak (IANA's registry; FastCGI, PgBouncer and ProxySQL have none: 9000, 6432, 6033).
 fn scheme(address: &str) -> Option<&'static str> {
     match address.rsplit_once(':')?.1 {
         "6379" => Some("redis"),
         "11211" => Some("memcached"),
-        "1433" | "1521" | "3306" | "5432" | "5672" | "9000" | "9042" | "9092" | "27017" => None,
+        "1433" | "1521" | "1883" | "3306" | "4222" | "5432" | "5672" | "6033" | "6432" | "9000" | "9042" | "9092"
+        | "27017" => None,
         _ => Some("http"),
     }
 }
@@ -77,10 +78,10 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
     let at = reading.at_high();
     let before = low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
     let facts = format!(
-        "at {at} {:.1} of {} to {} had a call in progress at any time; a call took {}{before}, {} calls/s",
+        "at {at} {:.1} calls to {} were in progress at any time, on {}; a call took {}{before}, {} calls/s",
         high.busy,
-        count(high.connections.round() as usize, "connection"),
         high.address,
+        count(high.connections.round() as usize, "connection"),
         format_nanos(high.call_us * 1e3),
         format_si(high.calls_per_sec)
     );
@@ -88,6 +89,13 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
         (
             format!("The backend {} is full: {facts}. Its answers take longer under load.", high.address),
             "then add capacity to it, or send it fewer and cheaper requests",
+        )
+    } else if let Some(group) = reading.waiting_at_backends(high.busy) {
+        let words = format!("{} had no idle time and made one call after another", group.label());
+        (
+            format!("The server waits for its backend {}: {facts}; {words}.", high.address),
+            "then make its answers faster, send it fewer requests, cache its answers, or make more calls at once (more \
+             workers, an asynchronous client): the backend is not full yet",
         )
     } else {
         (

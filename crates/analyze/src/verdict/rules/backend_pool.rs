@@ -55,10 +55,7 @@ fn is_used(one: &BackendLevel, in_flight: f64) -> bool {
 fn exhausted(reading: &AccountRange<'_>, high: &BackendLevel, low: Option<&BackendLevel>) -> Option<FoundLimit> {
     let in_flight = reading.high.in_flight();
     let connections = count(high.connections.round() as u64, "connection");
-    let is_waiting = |group: &&GroupLevel| {
-        group.busy_ratio() >= reading.full && group.blocked(WaitKind::Backend) >= LITTLE_IDLE * high.busy
-    };
-    let waiting = reading.high.groups.iter().find(is_waiting);
+    let waiting = reading.waiting_at_backends(high.busy);
     let since = reading.since(|level| {
         let mut all = level.backends.iter().chain(&level.own_backends);
         all.any(|one| one.address == high.address && is_used(one, level.in_flight()))

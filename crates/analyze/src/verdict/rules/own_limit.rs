@@ -32,6 +32,13 @@ const MOSTLY_ASLEEP: f64 = 0.6;
 const MOSTLY_BLOCKED: f64 = 0.75;
 /// Greatest difference between the threads blocked at one place at two loads, as a share, if their number is limited.
 const AS_CONSTANT: f64 = 0.1;
+/// Ratio of threads to the requests that it works on, at which there are as many.
+const AS_MANY: std::ops::RangeInclusive<f64> = 0.85..=1.15;
+/// Busy share from which on a process works, alone and relative to the busiest.
+const LEAST_BUSY_PROCESS: f64 = 0.01;
+const AT_WORK: f64 = 0.1;
+/// One idle process may be the one that started the others.
+const LEAST_IDLE_PROCESSES: usize = 2;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_WAITING: f64 = 0.5;
@@ -99,13 +106,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         || blocked.as_ref().map(|blocked| blocked.words.clone()).or_else(|| as_many_threads(high, &at_a_time));
     // However many requests there are, as many threads are blocked at one place.
     let is_constant = blocked.as_ref().is_some_and(|blocked| is_constant(evidence, blocked, from, &at_a_time));
+    let only = only_processes(high, &at_a_time);
     let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
-    let because = format!(
-        "It works on {}, while {:.1} were inside it at {}{seen}.{at_peer}",
-        at_a_time.phrase(),
-        inside.min(requests.in_flight),
-        load_words(high.load, evidence.sweep()?.sweep),
-    );
+    let load = load_words(high.load, evidence.sweep()?.sweep);
+    let waiting = inside.min(requests.in_flight);
+    let works_on = at_a_time.phrase();
+    let because = match &only {
+        Some(only) => format!("{only}: it works on {works_on}, while {waiting:.1} were inside it at {load}."),
+        None => format!("It works on {works_on}, while {waiting:.1} were inside it at {load}{seen}.{at_peer}"),
+    };
     let each = at_a_time.each();
     let remedy = if asleep.is_some() {
         format!(
@@ -119,6 +128,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              pool around the client); see whether throughput grows.",
             one.address
         )
+    } else if only.is_some() {
+        "To try: let all processes take connections: one at a time each (Mojolicious `--accepts`, `multi_accept off`), \
+         or SO_REUSEPORT; see whether throughput grows."
+            .into()
     } else if let Some(blocked) = &blocked {
         format!(
             "To try: more of these threads if they are a pool (workers, `max_workers`), a higher limit (a semaphore), \
@@ -135,11 +148,26 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     finding(because, remedy, &[])?.proven_if(is_constant)
 }
 
+/// The processes of a group that work, if there are as many as requests that the server works on, and others that are
+/// idle.
+fn only_processes(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
+    level.groups.iter().find_map(|group| {
+        let busiest = group.processes.iter().map(|one| one.busy_ratio).fold(LEAST_BUSY_PROCESS, f64::max);
+        let working = group.processes.iter().filter(|one| one.busy_ratio >= AT_WORK * busiest).count();
+        let all = group.processes.len();
+        let is_one_each = (0.8..=1.2).contains(&(at_a_time.count / working as f64));
+        (working > 0 && working + LEAST_IDLE_PROCESSES <= all && is_one_each).then(|| {
+            let name = &group.name;
+            format!("Only {working} of the {all} processes of {name} worked, the others were idle")
+        })
+    })
+}
+
 /// Threads of one name, if there are as many as requests that the server works on. Their waits do not show whether they
 /// have a request if each of them waits at a place of its own (Java, Ruby).
 fn as_many_threads(level: &AccountLevel, at_a_time: &Concurrency) -> Option<String> {
-    let as_many = at_a_time.count.round();
-    let is_equal = |group: &&GroupLevel| as_many >= 2.0 && (group.threads - as_many).abs() < 0.5;
+    let as_many = at_a_time.count;
+    let is_equal = |group: &&GroupLevel| as_many >= 1.5 && AS_MANY.contains(&(group.threads / as_many));
     let mut groups = level.groups.iter().filter(is_equal);
     let group = groups.next().filter(|_| groups.next().is_none())?;
     Some(format!(" It has as many threads: {}. If these are its workers, it needs more of them.", group.label()))
@@ -166,7 +194,7 @@ fn as_many_waits(lowest: &AccountLevel, level: &AccountLevel, at_a_time: &Concur
     let of_requests = |kind: WaitKind, place: &str| level.blocked_at(&[kind], place) - without(kind, place);
     let is_equal = |((kind, place), waits): &(&(WaitKind, &str), &Vec<(&GroupLevel, &WaitLevel)>)| {
         waits.iter().map(|(_, wait)| wait.times_per_sec).sum::<f64>() >= 0.5 * level.per_sec()
-            && (0.85..=1.15).contains(&(of_requests(*kind, place) / at_a_time.count))
+            && AS_MANY.contains(&(of_requests(*kind, place) / at_a_time.count))
     };
     let mut equal = places.iter().filter(is_equal);
     let ((kind, place), waits) = equal.next().filter(|_| equal.next().is_none())?;
