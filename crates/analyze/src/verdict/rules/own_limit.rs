@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
                 progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
                 busy or more, no other limit found, a quiet machine or 30 % idle time; a possibility unless as many \
                 threads, to 10 %, are blocked at one place at three loads or more, the highest with four times as many \
-                requests",
+                requests; the processes are named if it works on one request in each that is busy, and two are idle",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
