@@ -23,6 +23,11 @@ pub fn joined<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
+/// The words of such a line; none if a quotation has no end.
+pub fn split(line: &str) -> Vec<String> {
+    shlex::split(line).unwrap_or_default()
+}
+
 /// Finds a program like a shell: the file itself if its name has a slash, else the first executable file of that name
 /// in PATH or the administration folders.
 pub fn find_program(name: &str) -> Option<PathBuf> {

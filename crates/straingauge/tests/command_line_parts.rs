@@ -238,6 +238,7 @@ mod failure {
 
 mod cli {
     use crate::documented::commands as documented;
+    use analyze::verdict::command::OPTIONS_OF_SEARCH;
     use clap::{CommandFactory, Parser};
     use straingauge::cli::{Cli, Command, HELP, command};
 
@@ -268,6 +269,28 @@ mod cli {
     fn the_command_line_is_well_formed() {
         command(false).debug_assert();
         command(true).debug_assert();
+    }
+
+    /// A remedy repeats one load of a search with the options that `load` has, too.
+    #[test]
+    fn options_of_find_that_load_lacks_are_known_to_the_verdict() {
+        let cli = command(false);
+        let of = |name: &str| cli.find_subcommand(name).expect("a command").get_arguments();
+        let names = |arg: &clap::Arg| arg.get_long().map(|name| format!("--{name}"));
+        let of_load: Vec<String> = of("load").filter_map(names).collect();
+        let mut of_search = OPTIONS_OF_SEARCH.iter();
+        for arg in of("find") {
+            let Some(name) = names(arg).filter(|name| !of_load.contains(name)) else { continue };
+            let known = of_search.clone().find(|(option, _)| *option == name);
+            assert_eq!(known.map(|known| known.1), Some(arg.get_action().takes_values()), "{name}");
+        }
+        let is_of_find = |option: &str| {
+            of("find").any(|arg| {
+                names(arg).as_deref() == Some(option)
+                    || arg.get_short().map(|c| format!("-{c}")).as_deref() == Some(option)
+            })
+        };
+        assert!(of_search.all(|(option, _)| is_of_find(option)), "{OPTIONS_OF_SEARCH:?}");
     }
 
     #[test]

@@ -57,12 +57,11 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
     };
     let experiment = can_be_slowed.then(|| {
         let words = format!(
-            "find {} --axis slow-down --places {} -c {:.0}",
-            quoted(&evidence.run.record.scenario.url()),
+            "--axis slow-down --places {} --connections {:.0}",
             quoted(&format!("function={function}")),
             level.load
         );
-        format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, &words))
+        format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, "find", &words))
     });
     Some(Saturated { because: hot_function::sentence(evidence).trim_start().to_string(), experiment })
 }

@@ -58,7 +58,7 @@ pub(super) mod unequal_workers;
 pub(super) mod worker_pool;
 
 use super::Certainty;
-use super::command::{again, quoted, served_port, server_pid};
+use super::command::{again, quoted, requests, served_port, server_pid};
 use super::evidence::{Evidence, at_least, cpu_share, pooled, typical};
 use super::proof::{Dearer, ELSEWHERE};
 use super::stage::{AccountRange, FoundLimit, LITTLE_IDLE};

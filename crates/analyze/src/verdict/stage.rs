@@ -19,7 +19,7 @@ const LEAST_ADDED: f64 = 1.0;
 /// Least share of a stage's time in one kind of wait, for that wait to be the cause.
 const MOST_OF_IT: f64 = 0.4;
 /// Least share of the time of threads that mostly run, without filling a CPU, for a wait to be named.
-const MIXED: f64 = 0.2;
+const MIXED: f64 = 0.1;
 /// Share of the server's CPUs in use by its threads from which the CPUs are the limit. Interrupts take the rest.
 const MOSTLY_RUNNING: f64 = 0.8;
 /// Busy share from which on a process, or the connections to another server, have little idle time.

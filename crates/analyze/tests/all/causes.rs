@@ -78,7 +78,7 @@ fn a_program_function_that_fills_a_cpu_is_named_with_an_experiment() {
     assert!(because.is_some_and(|because| because.starts_with("Of its CPU time 70 % was in compute")));
     assert!(is_experiment(&setting), "{setting:?}");
     let experiment = setting.expect("just checked");
-    assert!(experiment.contains("--places function=compute -c "), "{experiment}");
+    assert!(experiment.contains("--places function=compute --connections "), "{experiment}");
     assert!(experiment.contains(" -- nginx -c nginx.conf"), "{experiment}");
     let (because, setting) = filled_by("libc.so.6", 0.7);
     assert!(because.is_some() && !is_experiment(&setting), "not one of the program: {setting:?}");

@@ -5,6 +5,7 @@ use crate::{account, fixture, recorded};
 use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
 use record::account::WaitKind;
+use record::scenario::RunKind;
 use record::{DoubtKind, Figure, Origin, Outcomes, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
 
@@ -1017,8 +1018,8 @@ fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice
 
 #[test]
 fn errors_are_named_by_their_status_and_its_meaning() {
-    let of = |statuses: &'static [(u16, u64)]| {
-        let verdict = judged(healthy(), fixture::record(), move |point| {
+    let of_run = |record: RunRecord, statuses: &'static [(u16, u64)]| {
+        let verdict = judged(healthy(), record, move |point| {
             if point.connections > 16 {
                 refuses(16, 0.5)(point);
                 let bad = point.outcomes.non_2xx;
@@ -1028,6 +1029,7 @@ fn errors_are_named_by_their_status_and_its_meaning() {
         assert_eq!(found(&verdict), ["server-errors"], "{:?}", verdict.sentences);
         verdict.causes[0].clone()
     };
+    let of = |statuses: &'static [(u16, u64)]| of_run(fixture::record(), statuses);
     let limited = of(&[(429, 100)]);
     assert!(limited.because.contains("(status 429: a request limit refuses them)"), "{limited:?}");
     let dead = of(&[(500, 20), (502, 80)]);
@@ -1035,6 +1037,25 @@ fn errors_are_named_by_their_status_and_its_meaning() {
     assert!(dead.remedy.contains("`ss -ltn`"), "{dead:?}");
     let own = of(&[(500, 100)]);
     assert!(own.because.contains("(status 500), none at the lowest load"), "{own:?}");
+    // The command sends the same requests, as they were typed.
+    let command = "straingauge load http://127.0.0.1:8080/1k.bin --connections 32 -- nginx -c nginx.conf";
+    assert_eq!(own.commands, [command]);
+    let mut record = fixture::record();
+    let RunKind::Find(find) = &mut record.scenario.kind else { panic!("a search") };
+    find.base.load.protocol =
+        serde_json::from_value(serde_json::json!({"name": "grpc", "method": "h.G/Say", "streams": 1})).unwrap();
+    record.scenario.repeat_command =
+        "straingauge find --json -c 4 http://127.0.0.1:8080 --budget=9s --grpc 'h.G/Say@a \
+                                      b.pb' --max-connections 64 --prove --cold 7 -- nginx --json"
+            .into();
+    let full = of_run(record.clone(), &[(508, 100)]);
+    assert!(full.because.contains("(RESOURCE_EXHAUSTED: a limit on calls"), "{full:?}");
+    let command = "straingauge load http://127.0.0.1:8080 --grpc 'h.G/Say@a b.pb' --cold 7 --connections 32 -- nginx -c \
+                   nginx.conf";
+    assert_eq!(full.commands, [command]);
+    record.scenario.repeat_command = "straingauge find --scenario a.toml".into();
+    let command = "straingauge load http://127.0.0.1:8080/1k.bin --connections 32 -- nginx -c nginx.conf";
+    assert_eq!(of_run(record, &[(508, 100)]).commands, [command], "the options are in a file");
 }
 
 /// The verdict on points together with the server's output.

@@ -108,6 +108,9 @@ pub fn full(reading: &AccountRange<'_>) -> Option<FoundLimit> {
         "unix" => ("ss -xlp".into(), "shows how many connections wait in its queue (Recv-Q)"),
         "udp" => ("ss -uanp".into(), "shows the process that answers there, and its queue (Recv-Q)"),
         _ => match scheme(&high.address) {
+            Some("http") => {
+                (format!("straingauge find http://{}/", high.address), "measures it alone, if it speaks HTTP")
+            }
             Some(scheme) => (format!("straingauge find {scheme}://{}/", high.address), "measures it alone"),
             None => (format!("ss -tnp dst {}", high.address), "shows the connections to it and their queues"),
         },

@@ -29,8 +29,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let server = level
         .cpus_busy_ratio
         .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy{whose}", percent(busy.median)));
-    let url = quoted(&evidence.run.record.scenario.url());
-    let command = again(evidence.run, &format!("find --client 'ssh HOST straingauge load --worker' {url}"));
+    let command = again(evidence.run, "find", "--client 'ssh HOST straingauge load --worker'");
     finding(
         format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
         format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),

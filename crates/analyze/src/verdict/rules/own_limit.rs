@@ -2,7 +2,7 @@
 
 use super::super::concurrency::{Concurrency, LEAST_PER_SLOT, at_a_time};
 use super::*;
-use crate::account::RequestLevel;
+use crate::account::{RequestLevel, serves};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -32,6 +32,7 @@ const MOSTLY_ASLEEP: f64 = 0.6;
 const MOSTLY_BLOCKED: f64 = 0.75;
 /// Greatest difference between the threads blocked at one place at two loads, as a share, if their number is limited.
 const AS_CONSTANT: f64 = 0.1;
+const MOSTLY_RUNS: f64 = 0.5;
 /// Ratio of threads to the requests that it works on, at which there are as many.
 const AS_MANY: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 /// Busy share from which on a process works, alone and relative to the busiest.
@@ -70,7 +71,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let at_backends = calls >= FEW_AT_BACKENDS && (2.0 * calls > inside || high.asked().any(is_slower));
     let limits = |rule: &Rule| (rule.judge)(evidence).is_some_and(|finding| !finding.is_beyond_limit);
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && limits(rule);
-    if at_backends || evidence.limit().is_some() || RULES.iter().any(is_other) {
+    // A thread that works all the time, though it waits for a part of it, limits the server, too.
+    let works = |group: &GroupLevel| {
+        let is_full = group.busy_ratio() >= evidence.criteria().saturation_ratio;
+        is_full && group.running >= MOSTLY_RUNS * group.threads && serves(evidence.accounts(), high, group)
+    };
+    if at_backends || evidence.limit().is_some() || high.groups.iter().any(works) || RULES.iter().any(is_other) {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;

@@ -61,10 +61,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let server = of_server(run);
     let (scale, both) = (
         format!("straingauge scale -- {server}"),
-        format!(
-            "straingauge find {} --compare-with scale --cold {idle:.0} -- {server}",
-            quoted(&run.record.scenario.url())
-        ),
+        format!("straingauge find {} --compare-with scale --cold {idle:.0} -- {server}", requests(run, &["--cold"])),
     );
     finding(
         format!(

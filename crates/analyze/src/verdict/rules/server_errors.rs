@@ -37,6 +37,19 @@ fn meaning(status: u16) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// The same for the status of a gRPC call.
+fn meaning_of_call(name: &str) -> Option<(&'static str, &'static str)> {
+    Some(match name {
+        "RESOURCE_EXHAUSTED" => (
+            "a limit on calls, messages or memory refuses them",
+            "a higher limit (gRPC for Python `maximum_concurrent_rpcs`, a gateway's quota)",
+        ),
+        "UNAVAILABLE" => meaning(503)?,
+        "DEADLINE_EXCEEDED" => meaning(504)?,
+        _ => return None,
+    })
+}
+
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
     let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.completed().max(1) as f64;
@@ -47,10 +60,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let (which, advice) = statuses(evidence, &points);
     let of_log = evidence.log().and_then(|said| said.first()?.advice());
     let advice = of_log.map_or(advice, |advice| format!("{advice}; "));
-    let url = quoted(&evidence.run.record.scenario.url());
     let last = points.last()?;
     let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
-    let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
+    let command = again(evidence.run, "load", &format!("--connections {}{rate}", last.connections));
     let kept = if evidence.log().is_some() { " (the run's folder has its output as `server.log`)" } else { "" };
     finding(
         format!(
@@ -84,7 +96,7 @@ fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
         let advice = "a higher limit of connections (Redis `maxclients`, memcached `-c`), or fewer; ";
         return (format!(" ({part}{name}: it has as many connections as it allows)"), advice.into());
     }
-    match meaning(status).filter(|_| is_http) {
+    match if is_http { meaning(status) } else { meaning_of_call(&name) } {
         Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("{advice}; ")),
         None => (format!(" ({part}{name})"), String::new()),
     }

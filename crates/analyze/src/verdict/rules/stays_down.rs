@@ -40,8 +40,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     )?;
     if unloading.never_back {
         let lowest = unloading.levels.first().map_or(1.0, |level| level.load);
-        let url = quoted(&evidence.run.record.scenario.url());
-        let command = again(evidence.run, &format!("load {url} --connections {lowest:.0}"));
+        let command = again(evidence.run, "load", &format!("--connections {lowest:.0}"));
         found.remedy = format!(
             "{} To decide: restart the server and run `{command}`; if throughput is again as before, the load brought \
              the server down, otherwise something else did.",

@@ -32,7 +32,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         (typical(&points, names::TLS_HANDSHAKE_P50), typical(&evidence.lowest(), names::TLS_HANDSHAKE_P50));
     let took = took.map_or(String::new(), |us| format!("; one takes {} (median)", format_nanos(us * 1e3)));
     let alone = alone.map_or(String::new(), |us| format!(", {} at the lowest load", format_nanos(us * 1e3)));
-    let command = format!("straingauge load {}", quoted(&evidence.run.record.scenario.url()));
+    let command = format!("straingauge load {}", requests(evidence.run, &["--requests-per-connection"]));
     finding(
         format!(
             "TLS handshakes fill the server's CPU: beyond the yield point it made {}/s, {each:.1} per request, {} of \
