@@ -1050,9 +1050,8 @@ fn errors_are_named_by_their_status_and_its_meaning() {
             .into();
     let full = of_run(record.clone(), &[(508, 100)]);
     assert!(full.because.contains("(RESOURCE_EXHAUSTED: a limit on calls"), "{full:?}");
-    let command = "straingauge load http://127.0.0.1:8080 --grpc 'h.G/Say@a b.pb' --cold 7 --connections 32 -- nginx -c \
-                   nginx.conf";
-    assert_eq!(full.commands, [command]);
+    let words = "--grpc 'h.G/Say@a b.pb' --cold 7 --connections 32 -- nginx -c nginx.conf";
+    assert_eq!(full.commands, [format!("straingauge load http://127.0.0.1:8080 {words}")]);
     record.scenario.repeat_command = "straingauge find --scenario a.toml".into();
     let command = "straingauge load http://127.0.0.1:8080/1k.bin --connections 32 -- nginx -c nginx.conf";
     assert_eq!(of_run(record, &[(508, 100)]).commands, [command], "the options are in a file");
