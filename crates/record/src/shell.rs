@@ -28,6 +28,22 @@ pub fn split(line: &str) -> Vec<String> {
     shlex::split(line).unwrap_or_default()
 }
 
+/// The words of a command without some options, up to `--`: whether the option has a value, for an option that goes.
+pub fn without(words: &[String], goes: impl Fn(&str) -> Option<bool>) -> Vec<String> {
+    let (own, rest) = words.split_at(words.iter().position(|word| word == "--").unwrap_or(words.len()));
+    let mut is_value = false;
+    let stays = |word: &&String| {
+        if std::mem::take(&mut is_value) {
+            return false;
+        }
+        let (name, has_own_value) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
+        let option = goes(name);
+        is_value = option == Some(true) && !has_own_value;
+        option.is_none()
+    };
+    own.iter().filter(stays).chain(rest).cloned().collect()
+}
+
 /// Finds a program like a shell: the file itself if its name has a slash, else the first executable file of that name
 /// in PATH or the administration folders.
 pub fn find_program(name: &str) -> Option<PathBuf> {

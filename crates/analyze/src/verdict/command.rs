@@ -18,7 +18,7 @@ pub fn of_server(run: &RunDir) -> String {
 }
 
 /// Options of `find` that say how it searches and what it shows, not what is sent; whether they have a value.
-pub const OPTIONS_OF_SEARCH: [(&str, bool); 26] = [
+pub const OPTIONS_OF_SEARCH: [(&str, bool); 24] = [
     ("--arrival", true),
     ("--axis", true),
     ("--axis-values", true),
@@ -30,7 +30,6 @@ pub const OPTIONS_OF_SEARCH: [(&str, bool); 26] = [
     ("--json", false),
     ("--live", true),
     ("--max-connections", true),
-    ("--out", true),
     ("--p99-limit", true),
     ("--places", true),
     ("--profile", true),
@@ -44,32 +43,22 @@ pub const OPTIONS_OF_SEARCH: [(&str, bool); 26] = [
     ("--threshold", true),
     ("--unload", false),
     ("--until-sure", true),
-    ("--scenario", true),
 ];
 
 /// The URL and the options of a run of `find` that say what is sent, as they were typed; without some options, which
 /// have a value. The URL alone if they were in a file.
 pub fn requests(run: &RunDir, without: &[&str]) -> String {
     let line = shell::split(&run.record.scenario.repeat_command);
+    let typed: Vec<String> = line.iter().skip(2).take_while(|word| *word != "--").cloned().collect();
     let url = quoted(&run.record.scenario.url());
-    let typed = line.iter().skip(2).take_while(|word| *word != "--");
-    if line.get(1).is_none_or(|command| command != "find") || typed.clone().any(|word| word.starts_with("--scenario")) {
+    if line.get(1).is_none_or(|command| command != "find") || typed.iter().any(|word| word.starts_with("--scenario")) {
         return url;
     }
-    let mut kept = Vec::new();
-    let mut is_value = false;
-    for word in typed {
-        if std::mem::take(&mut is_value) {
-            continue;
-        }
-        let name = word.split('=').next().unwrap_or(word);
+    let kept = shell::without(&typed, |name| {
         let of_search = OPTIONS_OF_SEARCH.iter().find(|(option, _)| *option == name).map(|(_, has_value)| *has_value);
-        match of_search.or(without.contains(&name).then_some(true)) {
-            Some(has_value) => is_value = has_value && !word.contains('='),
-            None => kept.push(word.as_str()),
-        }
-    }
-    if kept.is_empty() { url } else { plain(&shell::joined(kept), 2000) }
+        of_search.or(without.contains(&name).then_some(true))
+    });
+    if kept.is_empty() { url } else { plain(&shell::joined(kept.iter().map(String::as_str)), 2000) }
 }
 
 /// A straingauge command on the run's requests, with further options. It restarts the server if the run had started
@@ -81,8 +70,7 @@ pub fn again(run: &RunDir, command: &str, options: &str) -> String {
         Some(_) => format!(" -- {}", of_server(run)),
         None => String::new(),
     };
-    let space = if options.is_empty() { "" } else { " " };
-    format!("straingauge {command} {}{space}{options}{server}", requests(run, &names))
+    format!("straingauge {command} {} {options}{server}", requests(run, &names))
 }
 
 /// The server's process, or `PID`.

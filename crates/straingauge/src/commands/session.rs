@@ -485,11 +485,7 @@ pub fn repeat_command() -> String {
 
 /// Removes `--out DIR`, except from the server's command after `--`.
 pub fn without_out(words: Vec<String>) -> Vec<String> {
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let is_out = |at: usize| at < end && (words[at] == "--out" || words[at].starts_with("--out="));
-    let is_its_value = |at: usize| at > 0 && at < end && words[at - 1] == "--out";
-    let kept = (0..words.len()).filter(|at| !is_out(*at) && !is_its_value(*at));
-    kept.map(|at| words[at].clone()).collect()
+    shell::without(&words, |name| (name == "--out").then_some(true))
 }
 
 /// The default name of a run: `127.0.0.1-8080-1k.bin`.

@@ -96,7 +96,8 @@ fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
         let advice = "a higher limit of connections (Redis `maxclients`, memcached `-c`), or fewer; ";
         return (format!(" ({part}{name}: it has as many connections as it allows)"), advice.into());
     }
-    match if is_http { meaning(status) } else { meaning_of_call(&name) } {
+    let known = if is_http { meaning(status) } else { meaning_of_call(&name) };
+    match known {
         Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("{advice}; ")),
         None => (format!(" ({part}{name})"), String::new()),
     }
