@@ -101,12 +101,14 @@ native-build:
 	@.ci/suite $@ 'make -C toolkit/scalable-select library; for room in toolkit/stingy/runtime toolkit/stingy/generate testbed/truth; do make -C $$room all; done; \
 	  make -C toolkit/stingy/tools -j$(CPUS) CXXFLAGS=-O0 all'
 
+# These suites run beside the Rust tests, which leave a fifth of the CPUs idle, and give way to them.
 # Commands of tools are Cargo packages, whose tests are among the Rust ones.
 test_of = $(if $(filter toolkit/scalable-select,$(1)),test-library,test)
 
 define suite_of_room
-$(call log,$(1)): $(shell git ls-files $(call tool,$(1))) $(if $(CI)$(filter test-long,$(GOAL)),FORCE) | native-build
-	@.ci/suite $$(basename $$(@F)) make -C $(1) $(call test_of,$(1))$(if $(filter test-long,$(GOAL)),-long)
+$(call log,$(1)): $(shell git ls-files $(call tool,$(1))) $(if $(CI)$(filter test-long,$(GOAL)),FORCE) | native-build \
+  $(filter rust-build,$(PARTS_$(GOAL)))
+	@nice -n 4 .ci/suite $$(basename $$(@F)) make -C $(1) $(call test_of,$(1))$(if $(filter test-long,$(GOAL)),-long)
 endef
 $(foreach room,$(ROOMS),$(eval $(call suite_of_room,$(room))))
 FORCE:

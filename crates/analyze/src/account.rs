@@ -6,6 +6,7 @@
 //! the throughput. Places are counted or timed as a whole; the rest of the response time is in the client and in the
 //! server's own queues.
 
+use crate::parked::{self, ParkedLevel};
 use crate::point::points_at;
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
@@ -47,6 +48,9 @@ pub struct AccountLevel {
     /// that answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_backends: Vec<BackendLevel>,
+    /// Goroutines of a Go server that wait inside it, by place; the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<ParkedLevel>,
     /// Difference between the rows and the threads' lifetimes, as a share of the lifetimes: 0 = the rows add up
     /// exactly.
     pub open_ratio: f64,
@@ -179,6 +183,8 @@ record::worded! {
         Other = "in another system call",
         /// At another server.
         Backend = "at",
+        /// At a goroutine that Go's scheduler parked, or that could run and has no thread.
+        Parked = "in the program",
         /// In the program, but at no thread.
         Queue = "in the server's queues",
         /// In the client, the path and the server's queues, if the server's requests were not timed.
@@ -209,13 +215,21 @@ pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
     let points_of = |load: f64| points_at(&run.points, sweep.sweep, load).collect::<Vec<_>>();
     let mut levels: Vec<AccountLevel> =
         sweep.levels.iter().filter_map(|at| level(at.load, &points_of(at.load))).collect();
-    let steady = steady_sleeps(&levels);
-    if !steady.is_empty() {
+    let background = Background { sleeps: steady_sleeps(&levels), parked: parked::background(&levels) };
+    if !background.sleeps.is_empty() || levels.iter().any(|level| !level.parked.is_empty()) {
         for level in &mut levels {
-            level.requests = requests(&counted_at(&points_of(level.load)), level, &steady);
+            level.requests = requests(&counted_at(&points_of(level.load)), level, Some(&background));
         }
     }
     levels
+}
+
+/// What waits in the server without a request.
+struct Background {
+    /// Sleeps, by group and place.
+    sleeps: BTreeSet<(String, String)>,
+    /// Goroutines, by place.
+    parked: BTreeMap<String, parked::Background>,
 }
 
 /// The sleeps, by group and place, that are as frequent and of as many threads at the highest throughput as at a much
@@ -248,7 +262,7 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     let counted = counted_at(points);
     let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
     let mut level = of_accounts(load, &accounts, &request_rates(&counted))?;
-    level.requests = requests(&counted, &level, &BTreeSet::new());
+    level.requests = requests(&counted, &level, None);
     Some(level)
 }
 
@@ -288,6 +302,7 @@ fn of_accounts(load: f64, accounts: &[&Account], rates: &BTreeMap<u32, f64>) -> 
         groups,
         backends: backends(accounts, window_ns, false),
         own_backends: backends(accounts, window_ns, true),
+        parked: parked::merged(accounts),
         open_ratio: rows as f64 / lives.max(1) as f64 - 1.0,
         cost_cpus: mean(accounts.iter().map(|account| account.cost_ns).sum()),
     })
@@ -433,8 +448,8 @@ const MOST_BEYOND: f64 = 1.2;
 /// the mean time of those that end inside is too short.
 const LONG_RESPONSE: f64 = 0.1;
 
-/// `steady`: sleeps, by group and place, in which no request waits.
-fn requests(points: &[&Point], level: &AccountLevel, steady: &BTreeSet<(String, String)>) -> Option<RequestLevel> {
+/// `background` is known only if there are other loads.
+fn requests(points: &[&Point], level: &AccountLevel, background: Option<&Background>) -> Option<RequestLevel> {
     let (groups, backends) = (&level.groups, &level.backends);
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
@@ -460,7 +475,7 @@ fn requests(points: &[&Point], level: &AccountLevel, steady: &BTreeSet<(String, 
     for (group, wait) in level.waits() {
         let is_background = wait.kind == WaitKind::Sleep
             && (wait.times_per_sec < LEAST_SLEEPS * per_sec
-                || steady.contains(&(group.name.clone(), wait.place.clone())));
+                || background.is_some_and(|one| one.sleeps.contains(&(group.name.clone(), wait.place.clone()))));
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
         // Calls are timed by connection, not by the thread that waits.
         if kind == PlaceKind::Backend && has_calls {
@@ -487,13 +502,18 @@ fn requests(points: &[&Point], level: &AccountLevel, steady: &BTreeSet<(String, 
     let unread = (unread - too_many.max(0.0)).max(0.0);
     let outside = (in_flight - unread - inside.unwrap_or(0.0).max(at_work)).max(0.0);
     places.push((PlaceKind::Unread, String::new(), unread));
-    places.push((if inside.is_some() { PlaceKind::Client } else { PlaceKind::Rest }, String::new(), outside));
+    let (mut queue, mut queued) = (PlaceKind::Rest, outside);
     if let Some(inside) = inside {
-        let queued = (inside - at_work).max(0.0);
-        let written = held_back(figure, per_sec, queued);
+        let all = (inside - at_work).max(0.0);
+        let written = held_back(figure, per_sec, all);
+        places.push((PlaceKind::Client, String::new(), outside));
         places.push((PlaceKind::Written, String::new(), written));
-        places.push((PlaceKind::Queue, String::new(), queued - written));
+        (queue, queued) = (PlaceKind::Queue, all - written);
     }
+    let parked = background.map(|background| parked::places(level, &background.parked, queued)).unwrap_or_default();
+    queued -= parked.iter().map(|(.., requests)| requests).sum::<f64>();
+    places.push((queue, String::new(), queued.max(0.0)));
+    places.extend(parked);
     places.sort_by_key(|(kind, ..)| *kind);
     let place = |(kind, name, requests): (PlaceKind, String, f64)| RequestPlace {
         kind,

@@ -14,6 +14,7 @@ pub mod disturbance;
 pub mod growth;
 pub mod index;
 pub mod limit;
+mod parked;
 mod point;
 pub mod predict;
 pub mod profile;

@@ -54,6 +54,10 @@ pub mod bpf;
 #[doc(hidden)]
 pub mod cpu_clock;
 #[doc(hidden)]
+pub mod go_file;
+#[doc(hidden)]
+pub mod goroutines;
+#[doc(hidden)]
 pub mod group;
 #[doc(hidden)]
 pub mod kept_file;
@@ -63,6 +67,8 @@ pub mod limits;
 pub mod listening;
 #[doc(hidden)]
 pub mod machine;
+#[doc(hidden)]
+pub mod memory;
 #[doc(hidden)]
 pub mod outgoing;
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
+use crate::profile::names::SymbolNames;
 use crate::sampler::{SamplerShare, StateSampler};
 use crate::watch::WatchError;
 use crate::window::{BesideProcesses, MissingReasons, ObservedWindow, WindowEdge};
@@ -72,6 +73,7 @@ pub struct Observer {
     memory: MemoryLimit,
     beside: Option<ServerGroup>,
     account: Result<Accountant, String>,
+    names: SymbolNames<'static>,
 }
 
 impl Observer {
@@ -125,6 +127,7 @@ impl Observer {
             memory: MemoryLimit::default(),
             beside: None,
             account: Err("this is not the server's machine".into()),
+            names: SymbolNames::new(None),
         };
         if observer.target.group != Group::None {
             observer.account = Accountant::start(observer.target.port).map_err(why_not_kept);
@@ -215,7 +218,7 @@ impl Observer {
         end.clocks = self.table.cpu_clocks();
         drop(first);
         let processes = self.shared.group().processes();
-        let account = match &mut self.account {
+        let mut account = match &mut self.account {
             Ok(account) => account.end(&processes, &self.table).map_err(why_not_kept),
             Err(why) => Err(why.clone()),
         };
@@ -225,7 +228,12 @@ impl Observer {
         if !members.is_empty() {
             self.missing.group = None;
         }
-        let samples = self.shared.end_window();
+        let mut samples = self.shared.end_window();
+        if let Ok(account) = &mut account {
+            account.parked_readings = samples.goroutines.readings;
+            account.lost += samples.goroutines.lost;
+            account.parked = std::mem::take(&mut samples.goroutines).named(&mut self.names);
+        }
         let called = account.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own);
         let called: Vec<_> = called.filter_map(|backend| backend.address.parse().ok()).collect();
         let outgoing = outgoing::read(&members, self.target.port, &called);

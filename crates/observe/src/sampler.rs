@@ -2,6 +2,7 @@
 //! which it extends if the readings cost too much.
 
 use crate::cpu_clock;
+use crate::goroutines::{GoReader, Goroutines};
 use crate::group::ServerGroup;
 use crate::listening::{holders_of, servers_of};
 use crate::port_sockets::PortReader;
@@ -37,6 +38,7 @@ pub struct Samples {
     pub queue_readings: u64,
     /// Calls in which the server's threads were sampled since the last window ended.
     pub waits: WaitCalls,
+    pub goroutines: Goroutines,
     pub group_readings: u64,
     pub readings: u64,
     pub cpu_ns: u64,
@@ -157,9 +159,11 @@ impl StateSampler {
         let mut table = ProcessTable::default();
         let mut known_listeners = HashSet::new();
         let [mut queues, mut group] = [(); 2].map(|()| ReadingTimer::new(self.interval));
-        let [mut states, mut waits] = [(); 2].map(|()| ReadingTimer::new(self.interval / SAMPLES_PER_READING));
+        let [mut states, mut waits, mut parked] =
+            [(); 3].map(|()| ReadingTimer::new(self.interval / SAMPLES_PER_READING));
+        let mut goroutines = GoReader::default();
         loop {
-            let next = [&states, &queues, &group, &waits].map(|pace| pace.due).into_iter().min();
+            let next = [&states, &queues, &group, &waits, &parked].map(|pace| pace.due).into_iter().min();
             let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
             if states.is_due() || is_first_of_window {
                 states.take(shared, || self.read_states(shared, &mut known_listeners, Scope::AllStates));
@@ -190,6 +194,13 @@ impl StateSampler {
                 let mut seen = WaitCalls::default();
                 waits.take(shared, || seen.read(&threads));
                 shared.control().samples.waits.add(seen);
+            }
+            if parked.is_due() {
+                let processes = shared.group().processes();
+                goroutines.learn(&processes);
+                let mut seen = Goroutines::default();
+                parked.take(shared, || seen = goroutines.read());
+                shared.control().samples.goroutines.add(seen);
             }
         }
     }

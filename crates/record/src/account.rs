@@ -80,6 +80,12 @@ pub struct Account {
     /// Connections that the server opened, by the other end; the busiest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendUse>,
+    /// Goroutines of a Go server that its scheduler parked, by place; the most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<Parked>,
+    /// Number of readings in which goroutines were counted.
+    #[serde(default, skip_serializing_if = "crate::sum::is_zero")]
+    pub parked_readings: u64,
     /// Why connections to other servers were not timed; absent if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_no_backends: Option<String>,
@@ -88,6 +94,19 @@ pub struct Account {
     /// Events, threads or places for which the tables had no room.
     #[serde(default, skip_serializing_if = "crate::sum::is_zero")]
     pub lost: u64,
+}
+
+/// Goroutines that wait at one place. They are not threads: the kernel does not see their waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Parked {
+    /// Go's name of the reason; empty if they could run and had no thread. Untrusted text.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub reason: PlainText,
+    /// Functions, innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+    /// Number of goroutines, summed over the readings.
+    pub goroutines: u64,
 }
 
 /// Threads of one name in processes of one program.

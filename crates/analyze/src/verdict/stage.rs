@@ -136,9 +136,12 @@ fn limit_at(reading: &AccountRange<'_>) -> Option<FoundLimit> {
         PlaceKind::File | PlaceKind::Pipe => slow_file::full(reading),
         PlaceKind::Backend => backend::full(reading),
         PlaceKind::Send => slow_readers::full(reading),
-        PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
-            reading.behind_queue()
-        }
+        PlaceKind::Queue
+        | PlaceKind::Parked
+        | PlaceKind::Unread
+        | PlaceKind::Rest
+        | PlaceKind::Sleep
+        | PlaceKind::Ready => reading.behind_queue(),
         _ => None,
     };
     found?.proven_if(share >= QUEUE_GROWTH)

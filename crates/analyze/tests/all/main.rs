@@ -17,6 +17,7 @@ mod index;
 mod laws;
 mod layout;
 mod limit;
+mod parked;
 mod prediction;
 mod prediction_inputs;
 mod prediction_limits;

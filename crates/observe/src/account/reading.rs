@@ -83,7 +83,7 @@ pub fn read(object: &Object, gate: &Gate, table: &ProcessTable) -> Result<Accoun
         lost: sums.lost_places + sums.lost_threads + sums.lost_stacks + sums.lost_calls,
         groups: groups(&places, &mut naming),
         backends: backends(&outgoing, gate),
-        why_no_backends: None,
+        ..Account::default()
     };
     account.groups.sort_by_key(|group| std::cmp::Reverse(group.total_ns() - group.blocked_ns(WaitKind::is_idle)));
     account.groups.truncate(MAX_GROUPS);

@@ -3,6 +3,7 @@
 
 use crate::bpf::types::names::KernelName;
 use crate::bpf::{self, Refusal};
+use crate::go_file::GoFile;
 use crate::maps::{self, Mapping};
 use crate::processes::living_thread;
 use blazesym::Pid;
@@ -20,6 +21,7 @@ const MAX_NAME_CHARS: usize = 200;
 const NAMED_AT_ONCE: usize = 64;
 
 /// Names of addresses, each looked up once.
+#[derive(Debug)]
 pub struct SymbolNames<'o> {
     object: Option<&'o Object>,
     kernel: HashMap<u64, Frame>,
@@ -62,6 +64,8 @@ impl<'o> SymbolNames<'o> {
         // An ended process has no map, so its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
+        // Go's table is read only for an address that has no symbol.
+        let mut go = None;
         for address in addresses {
             // Without frame pointers, the next word on the stack may be any address.
             let is_data = mappings.iter().any(|one| !one.is_executable && one.addresses.contains(&address));
@@ -73,11 +77,14 @@ impl<'o> SymbolNames<'o> {
                     module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
-                // The address is between the symbols of a stripped file, so the file's name is used.
-                _ => file_at(&mappings, address).map(|file| Frame {
-                    function: format!("[{}]", clean(file)).as_str().into(),
-                    module: None,
-                    is_kernel: false,
+                // The address is between the symbols of a stripped file: it has Go's table, or the file's name is used.
+                _ => file_at(&mappings, address).map(|file| {
+                    let go = go.get_or_insert_with(|| GoFile::open(living).and_then(|program| program.functions()));
+                    let name = go.as_ref().and_then(|functions| functions.name(address));
+                    let module = name.is_some().then(|| clean(file));
+                    let function =
+                        name.map_or_else(|| format!("[{}]", clean(file)).as_str().into(), |name| clean(&name));
+                    Frame { function, module, is_kernel: false }
                 }),
             };
             self.user.insert((pid, address), frame);

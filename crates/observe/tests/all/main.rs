@@ -2,6 +2,7 @@
 
 mod account_parts;
 mod actors;
+mod goroutines_parts;
 mod group;
 mod machine_parts;
 mod netlink;

@@ -111,6 +111,9 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
             row(format!("  {idle}: {place}{function}"), wait.threads, each, longest, &wait.stack);
         }
     }
+    for parked in level.parked.iter().take(MOST_WAITS) {
+        row(format!("goroutines: {}", parked.name()), parked.goroutines, String::new(), String::new(), &parked.stack);
+    }
     for backend in level.backends.iter().chain(&level.own_backends) {
         let each = format_nanos(backend.call_us * 1e3);
         let name = format!("at {}, of {:.0} connections", backend.address, backend.connections);

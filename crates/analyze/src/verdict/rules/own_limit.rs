@@ -3,6 +3,7 @@
 use super::super::concurrency::{Concurrency, LEAST_PER_SLOT, at_a_time};
 use super::*;
 use crate::account::{RequestLevel, serves};
+use crate::parked::ParkedLevel;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -14,7 +15,8 @@ pub(super) const RULE: Rule = Rule {
                 progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
                 busy or more, no other limit found, a quiet machine or 30 % idle time; a possibility unless as many \
                 threads, to 10 %, are blocked at one place at three loads or more, the highest with four times as many \
-                requests; the processes are named if it works on one request in each that is busy, and two are idle",
+                requests, or 60 % of the requests inside are goroutines at one place; the processes are named if it \
+                works on one request in each that is busy, and two are idle",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -39,6 +41,8 @@ const AS_MANY: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 /// Busy share from which on a process works, alone and relative to the busiest.
 const LEAST_BUSY_PROCESS: f64 = 0.01;
 const AT_WORK: f64 = 0.1;
+/// Least number of requests at a place that is named as the one where those at work are.
+const LEAST_AT_WORK: f64 = 0.3;
 /// One idle process may be the one that started the others.
 const LEAST_IDLE_PROCESSES: usize = 2;
 
@@ -52,7 +56,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let from = evidence.strained_from()?;
     let is_inside = |kind| {
-        matches!(kind, PlaceKind::Unread | PlaceKind::Queue | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Lock)
+        use PlaceKind::{Lock, Parked, Queue, Rest, Sleep, Unread};
+        matches!(kind, Unread | Queue | Parked | Rest | Sleep | Lock)
     };
     let inside = |requests: &RequestLevel| -> f64 {
         requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum()
@@ -85,16 +90,24 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if requests.in_flight < LEAST_PER_SLOT * at_a_time.count {
         return None;
     }
-    let asleep = requests.places.iter().filter(|place| place.kind == PlaceKind::Sleep);
-    let asleep = asleep.max_by(|a, b| a.requests.total_cmp(&b.requests));
-    let asleep = asleep.filter(|place| place.requests >= MOSTLY_ASLEEP * inside);
-    let seen = match asleep {
-        Some(place) => {
+    let mostly = |kind: PlaceKind| {
+        let places = requests.places.iter().filter(|place| place.kind == kind);
+        let most = places.max_by(|a, b| a.requests.total_cmp(&b.requests));
+        most.filter(|place| place.requests >= MOSTLY_ASLEEP * inside)
+    };
+    let (asleep, parked) = (mostly(PlaceKind::Sleep), mostly(PlaceKind::Parked));
+    let parked_at = parked.and_then(|place| place.name.split_once(": "));
+    let seen = match (asleep, parked_at.zip(parked)) {
+        (None, Some(((_, name), place))) => {
+            let at = place.requests.min(inside).min(requests.in_flight);
+            format!(", {at:.1} of them at one place: {name}{}", meanwhile(requests))
+        }
+        (Some(place), _) => {
             let name = place.name.replacen(": ", " in ", 1);
             let count = place.requests.min(inside).min(requests.in_flight);
             format!(", {count:.1} of them {name}, to try again or to keep to a rate")
         }
-        None => " and no CPU, thread, lock, file or other server was full".into(),
+        (None, None) => " and no CPU, thread, lock, file or other server was full".into(),
     };
     let own = high.asked_of_own().filter(|one| one.busy >= MOSTLY_ASLEEP * inside);
     let own = own.min_by(|a, b| a.busy.total_cmp(&b.busy)).map(|own| {
@@ -108,14 +121,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let connections = count(one.connections.round() as u64, "connection");
         format!(" As many calls to {} were in progress: {:.1}, on {connections}.", one.address, one.busy)
     });
-    let is_elsewhere = asleep.is_some() || own.is_some() || capped.is_some();
+    let is_elsewhere = asleep.is_some() || parked.is_some() || own.is_some() || capped.is_some();
     let only = only_processes(high, &at_a_time).filter(|_| !is_elsewhere);
     let blocked = as_many_waits(lowest, high, &at_a_time).filter(|_| own.is_none() && capped.is_none());
     let of_threads =
         || blocked.as_ref().map(|blocked| blocked.words.clone()).or_else(|| as_many_threads(high, &at_a_time));
     // However many requests there are, as many threads are blocked at one place.
     let is_constant = blocked.as_ref().is_some_and(|blocked| is_constant(evidence, blocked, from, &at_a_time));
-    let at_peer = own.or(of_capped).or_else(of_threads).unwrap_or_default();
+    let at_peer = own.or(of_capped).or_else(|| of_threads().filter(|_| parked.is_none())).unwrap_or_default();
     let load = load_words(high.load, evidence.sweep()?.sweep);
     let waiting = inside.min(requests.in_flight);
     let works_on = at_a_time.phrase();
@@ -130,6 +143,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              (SQLite's busy timeout, a spin lock) is held for {each} by one request after another, so hold it for \
              less; a rate limit can be raised."
         )
+    } else if let Some((_, name)) = parked_at {
+        of_goroutines(name)
     } else if let Some(one) = capped {
         format!(
             "To try: more calls to {} at once (HAProxy `maxconn` of a server, nginx `max_conns`, a semaphore or a \
@@ -153,7 +168,34 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              limit and see whether throughput grows."
         )
     };
-    finding(because, remedy, &[])?.proven_if(is_constant)
+    finding(because, remedy, &[])?.proven_if(is_constant || parked.is_some())
+}
+
+/// Where the requests were that were not queued: what those who waited waited for.
+fn meanwhile(requests: &RequestLevel) -> String {
+    use PlaceKind::{Client, Parked, Queue, Rest, Unread, Written};
+    let is_at_work = |kind| !matches!(kind, Client | Parked | Queue | Rest | Unread | Written);
+    let places = requests.places.iter().filter(|place| is_at_work(place.kind) && place.requests >= LEAST_AT_WORK);
+    let most = places.max_by(|a, b| a.requests.total_cmp(&b.requests));
+    most.map_or(String::new(), |place| {
+        format!("; meanwhile {:.1} were {}", place.requests, place.name.replacen(": ", " in ", 1))
+    })
+}
+
+/// What to do about goroutines that wait at a place.
+fn of_goroutines(place: &str) -> String {
+    if place == ParkedLevel::READY {
+        return "To try: a higher GOMAXPROCS (the default of a container with a small CPU limit may be 1), or fewer \
+                calls that keep a thread."
+            .into();
+    }
+    let is_lock = ["sync.Mutex", "sync.RWMutex", "semacquire"].iter().any(|lock| place.starts_with(lock));
+    let what = if is_lock {
+        "hold that lock for a shorter time (no sleep, file access or call to another server inside it), or divide it"
+    } else {
+        "let more in there (a semaphore, a pool), or more goroutines that receive from that channel"
+    };
+    format!("To try: {what}; see whether throughput grows. The page has the stacks.")
 }
 
 /// The processes of a group that work, if there are as many as requests that the server works on, and others that are
