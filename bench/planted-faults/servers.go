@@ -1,4 +1,4 @@
-// Go servers: a healthy one, one that makes garbage (to be run with a small GOGC), one with a limit of its own.
+// Go servers: a healthy one, one that makes garbage (to be run with a small GOGC), two with a limit of their own.
 package main
 
 import (
@@ -6,6 +6,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -43,7 +44,21 @@ func channel() http.HandlerFunc {
 	}
 }
 
+// One request at a time is asleep for 1 ms with a lock held.
+func mutex() http.HandlerFunc {
+	var lock sync.Mutex
+	body := make([]byte, 128)
+	return func(response http.ResponseWriter, request *http.Request) {
+		lock.Lock()
+		time.Sleep(time.Millisecond)
+		lock.Unlock()
+		response.Write(body)
+	}
+}
+
 func main() {
-	handlers := map[string]func() http.HandlerFunc{"healthy": healthy, "garbage": garbage, "channel": channel}
+	handlers := map[string]func() http.HandlerFunc{
+		"healthy": healthy, "garbage": garbage, "channel": channel, "mutex": mutex,
+	}
 	log.Fatal(http.ListenAndServe("0.0.0.0:"+os.Args[2], handlers[os.Args[1]]()))
 }

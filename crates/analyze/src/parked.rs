@@ -18,6 +18,8 @@ pub struct ParkedLevel {
     pub stack: String,
     /// Mean number of goroutines.
     pub goroutines: f64,
+    /// Whether a function on the stack serves requests, or is of the package `main`.
+    pub serves: bool,
 }
 
 impl ParkedLevel {
@@ -33,15 +35,15 @@ impl ParkedLevel {
         }
     }
 
-    /// Requests are at this place if they may be at several: a lock before a channel, a choice of channels last,
-    /// because background work chooses, too.
-    fn rank(&self) -> usize {
-        match self.reason.as_str() {
-            "" => 0,
-            "chan send" | "chan receive" => 2,
-            "select" => 3,
-            _ => 1,
-        }
+    /// Requests are at this place rather than at one of a higher rank: where a function of the program waits, not one
+    /// of a library for each connection; at a lock before a channel, at a choice of channels last.
+    fn rank(&self) -> (bool, usize) {
+        let by_reason = match self.reason.as_str() {
+            "chan send" | "chan receive" => 1,
+            "select" => 2,
+            _ => 0,
+        };
+        (!self.serves && !self.reason.is_empty(), by_reason)
     }
 }
 
@@ -53,6 +55,10 @@ pub fn merged(accounts: &[&Account]) -> Vec<ParkedLevel> {
     for parked in accounts.iter().flat_map(|account| &account.parked) {
         places.entry((&parked.reason, function(&parked.frames))).or_default().push(parked);
     }
+    let serves = |frame: &Frame| {
+        let name = frame.function.as_str();
+        package(name) == "main" || SERVING.iter().any(|function| name.ends_with(function))
+    };
     let mut levels: Vec<ParkedLevel> = places
         .into_iter()
         .map(|((reason, function), of)| {
@@ -61,6 +67,7 @@ pub fn merged(accounts: &[&Account]) -> Vec<ParkedLevel> {
             ParkedLevel {
                 reason: plain(reason, 40),
                 function,
+                serves: of.iter().flat_map(|parked| &parked.frames).any(serves),
                 stack: frames.map(|frame| plain(&frame.function, 60)).collect::<Vec<_>>().join(" < "),
                 goroutines: of.iter().map(|parked| parked.goroutines).sum::<u64>() as f64 / readings.max(1) as f64,
             }
@@ -70,15 +77,28 @@ pub fn merged(accounts: &[&Account]) -> Vec<ParkedLevel> {
     levels
 }
 
-/// The first function outside of Go's runtime, and the first of the program or its modules in another package.
+/// Functions of libraries that call the program's handlers.
+const SERVING: [&str; 4] = [".ServeHTTP", "(*Server).handleStream", "(*workerPool).workerFunc", "(*conn).serve"];
+
+/// The first function outside of Go's runtime, for the first of the program or its modules in another package.
 fn function(frames: &[Frame]) -> String {
     let names = || frames.iter().map(|frame| frame.function.as_str()).filter(|name| !name.starts_with('['));
     let of_runtime = |name: &str| ["runtime", "sync", "internal", "time"].contains(&root(name));
     let Some(first) = names().find(|name| !of_runtime(name)) else { return String::new() };
-    let is_own = |name: &&str| root(name) == "main" || root(name).contains('.');
-    let caller = names().find(is_own).filter(|own| package(own) != package(first));
-    let caller = caller.or_else(|| names().filter(is_own).find(|own| package(own) != package(first)));
-    plain(&caller.map_or(first.to_string(), |caller| format!("{first} for {caller}")), 120)
+    let other = |name: &&str| package(name) != package(first) && package(first) != "main";
+    let of_main = names().filter(other).find(|name| package(name) == "main");
+    let caller = of_main.or_else(|| names().filter(other).find(|name| root(name).contains('.')));
+    let words = caller.map_or(short(first).to_string(), |caller| format!("{} for {}", short(first), short(caller)));
+    plain(&words, 120)
+}
+
+/// `semaphore.(*Weighted).Acquire` of `golang.org/x/sync/semaphore.(*Weighted).Acquire`.
+fn short(function: &str) -> &str {
+    let package = package(function);
+    let is_version = |folder: &str| folder.strip_prefix('v').is_some_and(|digits| digits.parse::<u32>().is_ok());
+    let mut slashes = package.rmatch_indices('/').map(|(at, _)| at + 1);
+    let last = slashes.next().unwrap_or(0);
+    &function[if is_version(&package[last..]) { slashes.next().unwrap_or(0) } else { last }..]
 }
 
 /// `golang.org/x/sync/semaphore` of `golang.org/x/sync/semaphore.(*Weighted).Acquire`.

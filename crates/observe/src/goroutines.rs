@@ -20,7 +20,7 @@ const MOST_LISTED: u64 = 1 << 24;
 /// Maximum bytes of a program's variables that are searched.
 const MOST_VARIABLES: u64 = 64 << 20;
 /// Bytes of a goroutine's descriptor that are read: offsets up to `MOST_AT` and the words after it.
-const DESCRIPTOR: usize = 256;
+const DESCRIPTOR: usize = 232;
 /// Offsets of the fields that were the same in all versions: bounds of the stack, stack pointer and program counter.
 const STACK_LOW: usize = 0;
 const STACK_HIGH: usize = 8;
@@ -55,8 +55,8 @@ const REASONS: [&str; 10] = [
     "sync.WaitGroup.Wait",
 ];
 /// Bytes of a stack, and functions on it, that are read.
-const STACK_BYTES: usize = 2048;
-const STACK_FRAMES: usize = 24;
+const STACK_BYTES: usize = 4096;
+const STACK_FRAMES: usize = 32;
 /// Maximum places that are counted.
 const MOST_PLACES: usize = 1024;
 

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// 0.25 % of a CPU per kind.
 const REST_AFTER_READING: u32 = 400;
 
+/// Goroutines are read at least once in each window if that takes less.
+const CHEAP: Duration = Duration::from_millis(2);
+
 /// Threads and unread bytes are sampled this many times as often as the rest, because the accuracy of their shares
 /// depends on the number of samples.
 const SAMPLES_PER_READING: u32 = 10;
@@ -108,13 +111,15 @@ impl SamplerShare {
 
 struct ReadingTimer {
     interval: Duration,
+    /// CPU time of the last reading.
+    cost: Duration,
     due: Instant,
     phase: f64,
 }
 
 impl ReadingTimer {
     fn new(interval: Duration) -> Self {
-        ReadingTimer { interval, due: Instant::now(), phase: 0.0 }
+        ReadingTimer { interval, cost: Duration::ZERO, due: Instant::now(), phase: 0.0 }
     }
 
     fn is_due(&self) -> bool {
@@ -132,7 +137,8 @@ impl ReadingTimer {
     }
 
     fn rest_after(&mut self, cpu_ns: u64) {
-        let rest = Duration::from_nanos(cpu_ns).saturating_mul(REST_AFTER_READING).max(self.interval);
+        self.cost = Duration::from_nanos(cpu_ns);
+        let rest = self.cost.saturating_mul(REST_AFTER_READING).max(self.interval);
         // Multiples of the golden ratio are spread evenly over any number of intervals.
         self.phase = (self.phase + 0.618_034).fract();
         self.due = Instant::now() + rest.mul_f64(0.5 + self.phase);
@@ -195,7 +201,7 @@ impl StateSampler {
                 waits.take(shared, || seen.read(&threads));
                 shared.control().samples.waits.add(seen);
             }
-            if parked.is_due() {
+            if parked.is_due() || (is_first_of_window && parked.cost <= CHEAP) {
                 let processes = shared.group().processes();
                 goroutines.learn(&processes);
                 let mut seen = Goroutines::default();

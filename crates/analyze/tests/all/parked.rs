@@ -64,11 +64,22 @@ fn a_channel_is_named_with_the_functions_of_the_library_and_of_the_program() {
         ["runtime.gopark", "runtime.selectgo", "golang.org/x/sync/semaphore.(*Weighted).Acquire", "main.limited"];
     let (found, _, because, remedy) = verdict(|queued| vec![parked("select", &stack, queued)]);
     assert_eq!(found, ["own-limit"], "{because}");
-    let place = "select in golang.org/x/sync/semaphore.(*Weighted).Acquire for main.limited";
+    let place = "select in semaphore.(*Weighted).Acquire for main.limited";
     assert!(because.contains(place) && remedy.contains("let more in there"), "{because} {remedy}");
     // A stripped program has no names of functions.
     let (_, _, because, _) = verdict(|queued| vec![parked("chan send", &["[server]"], queued)]);
     assert!(because.contains("124.0 of them at one place: chan send;"), "{because}");
+}
+
+#[test]
+fn a_goroutine_for_each_connection_holds_no_request() {
+    let (_, _, because, _) = verdict(|queued| {
+        let library = ["runtime.gopark", "runtime.selectgo", "google.golang.org/grpc/transport.(*loopyWriter).run"];
+        let waits =
+            ["runtime.gopark", "runtime.selectgo", "example.org/shop/v2.(*Api).List", "net/http.HandlerFunc.ServeHTTP"];
+        vec![parked("select", &library, queued + 4.0), parked("select", &waits, queued)]
+    });
+    assert!(because.contains("124.0 of them at one place: select in shop/v2.(*Api).List;"), "{because}");
 }
 
 #[test]

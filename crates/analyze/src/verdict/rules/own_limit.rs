@@ -193,7 +193,7 @@ fn of_goroutines(place: &str) -> String {
     let what = if is_lock {
         "hold that lock for a shorter time (no sleep, file access or call to another server inside it), or divide it"
     } else {
-        "let more in there (a semaphore, a pool), or more goroutines that receive from that channel"
+        "let more in there (a semaphore, a pool, a rate limit), or more goroutines that receive from that channel"
     };
     format!("To try: {what}; see whether throughput grows. The page has the stacks.")
 }
