@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let Ok(run) = RunDir::open(folder.path()) else { return };
     let findings = analyze::zones::of_run(&run);
-    let verdict = analyze::verdict::sentences(&run, &findings);
+    let verdict = verdict::sentences(&run, &findings);
     let text = report::run::text(&run, &findings, &verdict);
     assert!(!text.contains('\u{1b}'), "an escape sequence reached the terminal");
     for point in &run.points {

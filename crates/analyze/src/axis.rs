@@ -187,7 +187,7 @@ fn of_axis(
 }
 
 /// Estimates a figure over the repeats of one value; `None` if it was not measured.
-pub(crate) fn estimate(values: impl Iterator<Item = f64>, criteria: &Criteria) -> Option<Estimate> {
+pub fn estimate(values: impl Iterator<Item = f64>, criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     statistics::estimate(&values, criteria.confidence_ratio, SEED, |values| median(values))
 }
@@ -240,7 +240,7 @@ fn change(
 }
 
 /// Whether enough of a level's connections conformed; `None` if that was not measured.
-pub(crate) fn conforms(shares: &[f64], demanded_ratio: f64) -> Option<bool> {
+pub fn conforms(shares: &[f64], demanded_ratio: f64) -> Option<bool> {
     median(shares).map(|share| share >= demanded_ratio - 1e-9)
 }
 

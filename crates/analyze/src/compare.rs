@@ -19,7 +19,7 @@ pub use words::{headline, load_words};
 use crate::disturbance;
 use crate::point::{by_load, cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
-use crate::{Refused, answer, within, zones};
+use crate::{Refused, within, zones};
 use pooled::{CommonLoad, PooledChange, StandardError, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
@@ -455,7 +455,7 @@ fn plan(run: &RunDir) -> Option<Estimate> {
     if !run.points.iter().any(|point| point.sweep == Sweep::Rate) {
         return None;
     }
-    let plan = answer::derive(run, &zones::of_run(run), &[])?.plan_per_sec?;
+    let (plan, _) = zones::of_run(run).rate?.plan()?;
     // With one repeat, the interval is only the spacing of the loads.
     Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }

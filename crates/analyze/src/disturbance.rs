@@ -5,9 +5,9 @@ use record::{DoubtKind, Point, Severity, names};
 use std::collections::BTreeMap;
 
 /// The weight of a disturbed point; 1 for others.
-pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
+pub const DISTURBED_WEIGHT: f64 = 0.25;
 /// Up to this share of disturbed points, the undisturbed and repeated ones outweigh them.
-pub(crate) const DISTURBED_RATIO: f64 = 0.2;
+pub const DISTURBED_RATIO: f64 = 0.2;
 /// CPUs of other work below which the client waited for the server or for a CPU's wake-up (tens of microseconds on a
 /// virtual machine), not for another program.
 const OTHERS_CPUS: f64 = 0.05;
@@ -22,7 +22,8 @@ pub fn is_without_others(point: &Point) -> bool {
     point.value(names::MACHINE_OTHERS).is_some_and(|cpus| cpus <= OTHERS_CPUS)
 }
 
-pub(crate) fn reason(point: &Point) -> Option<&str> {
+/// The doubt of a point that other work disturbed; none if it is quiet.
+pub fn reason(point: &Point) -> Option<&str> {
     let disturbs = |kind: DoubtKind| match kind {
         DoubtKind::Steal | DoubtKind::NoisyNeighbour => true,
         DoubtKind::SharedCpus => !is_without_others(point),
@@ -41,7 +42,7 @@ pub fn counted<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
 
 /// One sentence for each kind of doubt, except notes: the number of points that have it, and the words of the most
 /// severe one.
-pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+pub fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
     let mut kinds: BTreeMap<DoubtKind, (usize, Severity, &str)> = BTreeMap::new();
     let mut total = 0;
     for point in points {
@@ -63,7 +64,7 @@ pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> V
 }
 
 /// Whether the client or the path, not the server, determined a point's result.
-pub(crate) fn missed_the_server(point: &Point) -> bool {
+pub fn missed_the_server(point: &Point) -> bool {
     let is_the_servers =
         |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);
     point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid && !is_the_servers(doubt.kind))

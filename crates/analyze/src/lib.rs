@@ -2,27 +2,22 @@
 //! findings.
 //!
 //! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (the choice of the next load),
-//! [`answer`] (the number to plan with), [`verdict`] (the findings in words), [`watch`] (recordings of a watch),
-//! [`watched`] (the server's side of points), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and
-//! intervals are described in `docs/zones.md`.
+//! [`account`] (the places of requests and threads), [`watch`] (recordings of a watch), [`watched`] (the server's side
+//! of points). The crate `verdict` puts them into words. Definitions and intervals are described in `docs/zones.md`.
 
 pub mod account;
-pub mod answer;
 pub mod axis;
 pub mod compare;
 pub mod disturbance;
 pub mod growth;
-pub mod index;
-pub mod limit;
-mod parked;
-mod point;
+pub mod parked;
+pub mod point;
 pub mod predict;
 pub mod profile;
-mod programs;
+pub mod programs;
 pub mod shown;
 pub mod statistics;
 pub mod sweep;
-pub mod verdict;
 pub mod watch;
 pub mod watched;
 pub mod within;

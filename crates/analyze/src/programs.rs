@@ -25,7 +25,7 @@ const PROGRAMS: [Program; 15] = [
 ];
 
 /// The name of the file that the server's process runs; empty where it is not known.
-pub(crate) fn executable(record: &RunRecord) -> &str {
+pub fn executable(record: &RunRecord) -> &str {
     record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default()
 }
 
@@ -35,16 +35,16 @@ fn known(record: &RunRecord) -> Option<&'static Program> {
 
 /// Whether the server's program is an interpreter that runs one thread of a process at a time. Free-threaded Python
 /// ends in `t`.
-pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
+pub fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
     known(record).is_some_and(|(_, is_one, ..)| *is_one) && !executable(record).ends_with('t')
 }
 
 /// Whether the server's heap grows for long before it is collected.
-pub(crate) fn collects_late(record: &RunRecord) -> bool {
+pub fn collects_late(record: &RunRecord) -> bool {
     known(record).is_some_and(|(_, _, is_late, _)| *is_late)
 }
 
 /// The program, and the setting with which it uses another CPU.
-pub(crate) fn another_cpu(record: &RunRecord) -> Option<(&'static str, &'static str)> {
+pub fn another_cpu(record: &RunRecord) -> Option<(&'static str, &'static str)> {
     known(record).map(|(name, .., setting)| (*name, *setting)).filter(|(_, setting)| !setting.is_empty())
 }

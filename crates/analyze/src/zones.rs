@@ -13,27 +13,28 @@
 
 mod capacity;
 pub mod curve;
-pub(crate) mod doubts;
+pub mod doubts;
 pub mod failure;
 mod find;
 mod knee;
 mod levels;
-pub(crate) mod polling;
+mod plan;
+pub mod polling;
 pub mod unloading;
 mod words;
 
-pub(crate) use crate::point::client_limited;
+pub use crate::point::client_limited;
 pub use crate::point::{cpu_figure, cpu_us, good_per_sec, softirq_beside_us};
-pub(crate) use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, unserved};
+pub use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
-pub(crate) use find::of_sweep;
+pub use find::of_sweep;
 pub use find::{find, of_run};
 pub use knee::knee_of;
 pub(crate) use knee::speaks_for;
 pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;
-pub(crate) use words::load_number;
+pub use words::load_number;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};
@@ -197,7 +198,7 @@ pub struct Level {
 
 /// The full resource of the server at a load, with its used share.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum FullResource {
+pub enum FullResource {
     /// The server's CPU time limit.
     Quota(f64),
     /// The server's CPUs.
@@ -210,7 +211,7 @@ pub(crate) enum FullResource {
 
 impl Level {
     /// The resource of which at least `limit` is used.
-    pub(crate) fn full(&self, limit: f64) -> Option<FullResource> {
+    pub fn full(&self, limit: f64) -> Option<FullResource> {
         let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
         let cpus = share(self.cpus_busy_ratio);
         share(self.cpu_quota_used_ratio)
@@ -296,20 +297,20 @@ pub struct SweepFindings {
 impl Drift {
     /// Whether the server's speed at the same load varied while that of arithmetic did not: the server, memory, disks
     /// or other work changed, not the CPU.
-    pub(crate) fn is_of_server(&self) -> bool {
+    pub fn is_of_server(&self) -> bool {
         self.load_cv_ratio.zip(self.cpu_cv_ratio).is_some_and(|(load, cpu)| load >= 0.1 && load >= 3.0 * cpu)
     }
 }
 
 impl SweepFindings {
     /// The level at a load.
-    pub(crate) fn level(&self, load: f64) -> Option<&Level> {
+    pub fn level(&self, load: f64) -> Option<&Level> {
         self.levels.iter().find(|level| level.load == load)
     }
 
     /// The level that shows the cause of the yield point: the first one clearly above it (at twice the load), else
     /// the first one above it.
-    pub(crate) fn beyond_yield(&self) -> Option<&Level> {
+    pub fn beyond_yield(&self) -> Option<&Level> {
         first_beyond(&self.levels, self.yield_point.estimate?)
     }
 }
@@ -357,7 +358,7 @@ impl Findings {
     }
 
     /// The open loop if it was measured, because its numbers are for planning; else the closed loop.
-    pub(crate) fn main(&self) -> Option<&SweepFindings> {
+    pub fn main(&self) -> Option<&SweepFindings> {
         self.rate.as_ref().or(self.connections.as_ref())
     }
 }

@@ -4,8 +4,8 @@
 use crate::compare;
 use analyze::Refused;
 use analyze::compare::{Comparison, Difference, Outcome};
-use analyze::limit::{FailLimit, LimitCheck};
 use record::units::exact_percent;
+use verdict::limit::{FailLimit, LimitCheck};
 
 record::worded! {
     /// The result of a check.

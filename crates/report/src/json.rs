@@ -3,13 +3,9 @@
 //! changes of meaning increase it.
 
 use analyze::account::AccountLevel;
-use analyze::answer::Answer;
 use analyze::compare::{Comparison, Price};
-use analyze::index::Index;
 use analyze::predict::Prediction;
 use analyze::predict::what_if::WhatIfAnswer;
-use analyze::verdict::Verdict;
-use analyze::verdict::proof::Proof;
 use analyze::watched::ServerSide;
 use analyze::zones::Findings;
 use record::path::PathPlan;
@@ -18,6 +14,10 @@ use record::{Point, RunDir, Sweep};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use verdict::Verdict;
+use verdict::answer::Answer;
+use verdict::index::Index;
+use verdict::proof::Proof;
 
 /// Version of the output format.
 pub const SCHEMA: u32 = 1;

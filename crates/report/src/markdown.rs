@@ -8,11 +8,11 @@ use crate::text::table::Table;
 use crate::text::{at_least, escaped, not_measured, percentile};
 use analyze::Refused;
 use analyze::compare::{Comparison, Price, headline, price_words, server_words};
-use analyze::verdict::Verdict;
 use analyze::zones::{Findings, cpu_figure, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
+use verdict::Verdict;
 
 /// Maximum causes, and sentences of doubt about a comparison.
 const MOST_SENTENCES: usize = 5;

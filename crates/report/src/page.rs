@@ -21,8 +21,6 @@ use crate::chart::{ChartRow, Margins, Size};
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::unbroken;
-use analyze::answer::Answer;
-use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, PointFinding, PointPlace, SweepFindings, estimate_number, interval};
 pub use charts::CaptionedChart;
@@ -33,6 +31,8 @@ use record::units::{count, format_si};
 use record::{Doubt, RunDir, RunKind, Status, Sweep};
 use serde::Serialize;
 use serde_json::{Value, json};
+use verdict::answer::Answer;
+use verdict::{self, Verdict};
 
 /// Sizes of a chart on a wide page and on a phone.
 pub(crate) const WIDE: Size = Size { width: 540.0, height: 300.0 };

@@ -1,9 +1,9 @@
 //! The result of `find --prove`.
 
 use crate::text::wrap;
-use analyze::verdict::proof::Proof;
 use record::text::plain;
 use record::units::{count, format_si};
+use verdict::proof::Proof;
 
 /// A block of a few lines for a terminal; the conclusion comes last.
 pub fn text(proof: &Proof) -> String {

@@ -24,12 +24,12 @@ use crate::text::table::Table;
 use crate::text::{at_least, wrap};
 use analyze::Refused;
 use analyze::compare::Comparison;
-use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
+use verdict::{Cause, Certainty, Verdict};
 
 const MAX_DOUBTS: usize = 5;
 
@@ -107,7 +107,7 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Ref
     };
     for (name, one) in [("A", a), ("B", b)] {
         let findings = analyze::zones::of_run(one);
-        let verdict = analyze::verdict::sentences(one, &findings);
+        let verdict = verdict::sentences(one, &findings);
         out.push('\n');
         out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
         out.push_str(&text(one, &findings, &verdict));

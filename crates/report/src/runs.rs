@@ -6,13 +6,13 @@ mod trends;
 use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::wrap_at;
-use analyze::answer::{Answer, Sure};
-use analyze::index::{Index, RunRow};
 use record::Estimate;
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use verdict::answer::{Answer, Sure};
+use verdict::index::{Index, RunRow};
 
 /// Maximum columns of a line.
 const WIDTH: usize = 80;

@@ -238,9 +238,9 @@ mod failure {
 
 mod cli {
     use crate::documented::commands as documented;
-    use analyze::verdict::command::OPTIONS_OF_SEARCH;
     use clap::{CommandFactory, Parser};
     use straingauge::cli::{Cli, Command, HELP, command};
+    use verdict::command::OPTIONS_OF_SEARCH;
 
     /// The tools of toolkit/ that the documentation mentions.
     const TOOLS: [&str; 4] = ["microbenchmark", "scale", "simulate", "stingy-check"];

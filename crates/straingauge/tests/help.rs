@@ -88,7 +88,7 @@ fn the_reference_pages_name_all_that_the_code_defines() {
     assert!(doubts.contains("| `schedule-lag` | Requests left later than scheduled"), "{doubts}");
     assert!(!doubts.contains("``") && !doubts.contains("`other`"), "{doubts}");
     let rules = help(&["--generate", "reference-rules"]);
-    for rule in &analyze::verdict::rules::RULES {
+    for rule in &verdict::rules::RULES {
         assert!(rules.contains(&format!("\n## {}: {}\n", rule.id, rule.cause)), "{}", rule.id);
     }
 }
@@ -121,7 +121,7 @@ fn every_description_can_be_read_alone() {
     for (kind, meaning) in record::DoubtKind::KNOWN {
         found.push((format!("{kind:?}"), meaning.trim().to_string()));
     }
-    for rule in &analyze::verdict::rules::RULES {
+    for rule in &verdict::rules::RULES {
         found.push((rule.id.to_string(), rule.cause.to_string()));
     }
     // Only the first paragraph of an option must be readable alone.

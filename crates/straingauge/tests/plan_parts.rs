@@ -313,13 +313,13 @@ mod cpus {
 }
 
 mod find {
-    use analyze::limit::FailLimit;
     use anyhow::Result;
     use clap::Parser;
     use record::Arrival;
     use straingauge::cli::{Cli, Command};
     use straingauge::commands::find::{self, SearchPlan, axis};
     use straingauge::plan::{LoadKind, RunOptions, load_plan};
+    use verdict::limit::FailLimit;
 
     fn planned(options: &[&str]) -> Result<(RunOptions, SearchPlan, Vec<FailLimit>)> {
         let words = ["straingauge", "find", "http://127.0.0.1:8080/"].iter().chain(options);

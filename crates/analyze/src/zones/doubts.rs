@@ -78,6 +78,6 @@ pub(super) fn of_sweep(
 }
 
 /// Number of points that other work disturbed, and of all points.
-pub(crate) fn disturbed(levels: &[Level]) -> (u64, u64) {
+pub fn disturbed(levels: &[Level]) -> (u64, u64) {
     levels.iter().fold((0, 0), |sum, level| (sum.0 + level.disturbed, sum.1 + level.points))
 }

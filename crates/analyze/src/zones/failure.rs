@@ -35,7 +35,7 @@ pub fn fails(point: &Point, criteria: &Criteria) -> bool {
 }
 
 /// Judges a point's load; `None` if that is impossible (see [`crossed`]).
-pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<TrialResult> {
+pub fn judged(point: &Point, criteria: &Criteria) -> Option<TrialResult> {
     if !unserved(point, criteria)?.is_empty() {
         return Some(TrialResult::Failed);
     }
@@ -69,7 +69,7 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<TrialResult> 
 }
 
 /// The longest time without a response in a point's window, nanoseconds.
-pub(crate) fn stall_ns(point: &Point) -> f64 {
+pub fn stall_ns(point: &Point) -> f64 {
     1e3 * point.value(names::STALL_MAX).unwrap_or(0.0)
 }
 
@@ -98,7 +98,7 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
 }
 
 /// The crossed criteria that depend on no time: failed requests, no responses, connections without a response.
-pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
+pub fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
     // Connections of a closed loop always send.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
@@ -363,7 +363,7 @@ fn requests_at(trials: &[LevelTrial], load: f64) -> f64 {
 }
 
 /// The recovery point, between loads that are off the loading curve (failed) and loads that are back on it.
-pub(crate) fn recovery(trials: &[LevelTrial], repeats: usize, criteria: &Criteria) -> PointFinding {
+pub fn recovery(trials: &[LevelTrial], repeats: usize, criteria: &Criteria) -> PointFinding {
     PointFinding { n_repeats: repeats as u64, ..bracketed(trials, bracket(trials), criteria, RECOVERY_SEED) }
 }
 

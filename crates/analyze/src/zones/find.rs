@@ -58,7 +58,7 @@ fn with_axes(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Find
 }
 
 /// The findings of one sweep; `None` if it has no point.
-pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
+pub fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
     let groups = levels::group(points, sweep);
     if groups.is_empty() {
         return None;

@@ -20,7 +20,7 @@ const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
 const WHY: &str = "the server polls: it is as busy at the lowest load";
 
 /// The points without the utilisation of polling CPUs and threads.
-pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
+pub fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
     let sweeps = [Sweep::Connections, Sweep::Rate].map(|sweep| super::levels::group(points, sweep));
     let polls = |name: &&str| {
         let is_full = sweeps.iter().any(|groups| is_full_at_the_lowest(groups, name, criteria));
@@ -37,7 +37,8 @@ pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> C
     Cow::Owned(points)
 }
 
-pub(crate) fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
+/// The run, its points as by [`without_polling`].
+pub fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
     match without_polling(&run.points, criteria) {
         Cow::Borrowed(_) => Cow::Borrowed(run),
         Cow::Owned(points) => Cow::Owned(RunDir { points, ..run.clone() }),
@@ -45,7 +46,7 @@ pub(crate) fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Co
 }
 
 /// Whether [`without_polling`] left out a figure of this point.
-pub(crate) fn polls(point: &Point) -> bool {
+pub fn polls(point: &Point) -> bool {
     let why = |name: &&str| point.figures.get(name)?.not_measured.as_deref();
     BUSY.iter().any(|name| why(name) == Some(WHY))
 }

@@ -4,13 +4,13 @@ use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use crate::server::Bench;
 use analyze::account::{AccountLevel, PlaceKind, level, levels};
-use analyze::verdict::Certainty;
 use analyze::zones;
 use record::account::{
     ADDRESS_SPACE, Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, SEND_BUFFER, STOPPED, ThreadGroup, Wait,
     WaitKind,
 };
 use record::{Pace, Point, Sweep, Watched, WatchedProcess, names};
+use verdict::Certainty;
 
 const WINDOW_NS: u64 = 1_000_000_000;
 

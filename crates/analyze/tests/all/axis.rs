@@ -7,7 +7,7 @@ use analyze::axis::layers::{LayersAt, OVERALL};
 use analyze::axis::{self, AxisFindings, of_points, sentences as of_axis};
 use analyze::predict::usl::Usl;
 use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
-use analyze::{verdict, zones};
+use analyze::zones;
 use record::profile::NOT_SAMPLED;
 use record::scenario::{ProfileRun, SweepPlan};
 use record::{

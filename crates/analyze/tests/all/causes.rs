@@ -3,11 +3,11 @@
 use crate::account::{group, keep};
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
-use analyze::verdict::{Certainty, Verdict};
 use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
 use record::{DoubtKind, Figure, Origin, Point, names};
+use verdict::{Certainty, Verdict};
 
 fn of_waiting(change: impl Fn(&mut Point)) -> Verdict {
     judged(waits(), fixture::record(), change)

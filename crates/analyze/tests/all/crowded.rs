@@ -2,7 +2,6 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
-use analyze::verdict;
 use analyze::zones::{self, Findings, PointPlace};
 use record::{Criteria, DoubtKind, Figure, Origin, Point, Severity, names};
 

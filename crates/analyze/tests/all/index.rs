@@ -2,9 +2,9 @@
 
 use crate::fixture;
 use analyze::compare::{self, Conclusion};
-use analyze::index::{self, Filter, Index, RunRow};
 use record::{RunRecord, Status, names};
 use std::path::Path;
+use verdict::index::{self, Filter, Index, RunRow};
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -2,7 +2,6 @@
 
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};
-use analyze::verdict;
 use analyze::zones::{self, Findings, Zone};
 use proptest::prelude::*;
 use record::RunDir;

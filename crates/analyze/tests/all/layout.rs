@@ -1,7 +1,7 @@
 //! The possible gain of a cache-aware layout, with bounds that hold for all times.
 
-use analyze::verdict::{PossibleGain, Remedy, UserTimeSaving, remedy};
 use proptest::prelude::*;
+use verdict::{PossibleGain, Remedy, UserTimeSaving, remedy};
 
 fn saved(least_us: f64, most_us: f64) -> UserTimeSaving {
     UserTimeSaving { least_us, most_us }

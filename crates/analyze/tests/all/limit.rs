@@ -1,10 +1,10 @@
 //! Limits of `--fail-if`, and a number next to its limit.
 
 use crate::fixture;
-use analyze::limit::parse;
 use analyze::shown::{nanos_against, percent_against};
 use proptest::prelude::*;
 use record::{Origin, Outcomes, Point, Sweep, names};
+use verdict::limit::parse;
 
 fn point(outcomes: Outcomes) -> Point {
     let figures = [(names::RESPONSE_P99, 62_100.0), (names::THROUGHPUT, 9_000.0)];

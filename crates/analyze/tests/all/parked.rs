@@ -5,11 +5,11 @@ use crate::fixture;
 use crate::rules::{found, judged, set, waits};
 use crate::server::Bench;
 use analyze::account::{PlaceKind, levels};
-use analyze::verdict::Certainty;
 use analyze::zones;
 use record::account::{Parked, WaitKind};
 use record::profile::Frame;
 use record::{Point, names};
+use verdict::Certainty;
 
 const READINGS: u64 = 10;
 

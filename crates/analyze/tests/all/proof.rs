@@ -5,12 +5,12 @@ use crate::rules::{healthy, set, waits};
 use crate::server::{Bench, Server};
 use crate::{fixture, slow_down};
 use analyze::axis::slow_down::Effect;
-use analyze::verdict::proof::Conclusion::{NotProved, Proved, Refuted, Undecided};
-use analyze::verdict::proof::{Experiment, Proof, concluded, experiment};
 use analyze::zones;
 use record::account::ThreadGroup;
 use record::account::WaitKind::{Events, Sleep, Work};
 use record::{Estimate, Point, SlowPlace, names};
+use verdict::proof::Conclusion::{NotProved, Proved, Refuted, Undecided};
+use verdict::proof::{Experiment, Proof, concluded, experiment};
 
 /// The experiment for a server, of which each point was changed.
 fn planned(server: Server, change: impl Fn(&mut Point)) -> Result<Experiment, Proof> {

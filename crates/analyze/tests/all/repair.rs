@@ -1,9 +1,9 @@
 //! The repair that a verdict names, runs in which it must not name one, and the server's command in remedies.
 
 use crate::{fixture, recorded};
-use analyze::verdict::command::{server_pid, set_limit};
-use analyze::{verdict, zones};
+use analyze::zones;
 use record::{Figure, Origin, Point, RunDir, RunRecord, names};
+use verdict::command::{server_pid, set_limit};
 
 /// The verdict of a find on a server whose cost per request doubles at 5,000 connections, with the given sleeps.
 fn said(record: RunRecord, change: impl Fn(&mut Point)) -> Option<String> {

@@ -2,12 +2,12 @@
 
 use crate::server::{Bench, Server};
 use crate::{account, fixture, recorded};
-use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
 use record::account::WaitKind;
 use record::scenario::RunKind;
 use record::{DoubtKind, Figure, Origin, Outcomes, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
+use verdict::{self, Certainty, Verdict, rules::RULES};
 
 pub fn set(point: &mut Point, name: &str, value: f64, n: u64) {
     let unit = names::ALL.iter().find(|(known, ..)| *known == name).map(|(_, unit, _)| *unit).expect("a known figure");

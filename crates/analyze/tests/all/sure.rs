@@ -3,7 +3,7 @@
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
 use analyze::sweep::{self, ConnectionSweep, Planner, RateSearch, SweepStep};
-use analyze::{verdict, zones};
+use analyze::zones;
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Point, RunKind};
 

@@ -3,10 +3,10 @@
 use crate::fixture;
 use crate::server::{Bench, Server, disturb, plan};
 use analyze::sweep::{Load, Trial};
-use analyze::verdict::{self, Certainty, Verdict};
 use analyze::zones::{self, Findings, PointPlace};
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Figure, Origin, Point, RunKind, Sweep, names};
+use verdict::{self, Certainty, Verdict};
 
 fn seeds() -> u64 {
     if crate::long_run() { 60 } else { 5 }

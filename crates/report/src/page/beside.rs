@@ -6,7 +6,6 @@ use crate::chart::{Chart, ChartSeries, LimitLine, Mark, Scale};
 use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::compare::{self, AtLoad, Comparison, server_words};
-use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, names};

@@ -10,11 +10,11 @@ use crate::text::unbroken;
 use analyze::compare::costs::{Costs, costs};
 use analyze::compare::{Comparison, headline};
 use analyze::growth::CpuChange;
-use analyze::verdict::{self, Verdict};
 use analyze::zones::{self, Findings, SweepFindings};
 use record::text::plain;
 use record::{RunDir, Sweep};
 use serde::Serialize;
+use verdict::{self, Verdict};
 
 const LETTERS: [&str; 2] = ["A", "B"];
 const FUNCTIONS: usize = 20;

@@ -5,11 +5,11 @@ use super::load_cell;
 use crate::text::table::Table;
 use crate::text::{number, wrap};
 use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
-use analyze::verdict::{CheckedStage, NEARLY_FULL, Verdict};
 use analyze::zones::{SweepFindings, load_words, percent};
 use record::account::Account;
 use record::units::format_nanos;
 use record::{RunDir, Sweep};
+use verdict::{CheckedStage, NEARLY_FULL, Verdict};
 
 /// Maximum loads in the table of places, and the minimum share of a response time for a place.
 const MOST_LOADS: usize = 6;

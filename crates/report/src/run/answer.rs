@@ -4,12 +4,12 @@ use super::{load_cell, response_cells};
 use crate::page::KeyNumber;
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::answer::{Answer, interval_words};
-use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::units::{count, format_si, grouped};
 use record::{Estimate, RunDir, Severity, Sweep};
+use verdict::answer::{Answer, interval_words};
+use verdict::{Cause, Verdict};
 
 /// Maximum lines of the first screen.
 pub const MOST_LINES: usize = 25;

@@ -4,12 +4,12 @@ use super::{began, cells, headline, shown, trends};
 use crate::page::frame::{SCRIPT, STYLE, render, source_hash};
 use crate::page::{DrawnFigure, draw};
 use crate::text::unbroken;
-use analyze::index::{Index, RunRow};
 use record::units::format_si;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use verdict::index::{Index, RunRow};
 
 const OWN_STYLE: &str = include_str!("style.css");
 const OWN_SCRIPT: &str = include_str!("filter.js");

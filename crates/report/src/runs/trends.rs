@@ -4,8 +4,8 @@ use super::shown;
 use crate::chart::{Chart, ChartSeries, Mark, Marker, Scale, shaded};
 use crate::page::CaptionedChart;
 use crate::text::number;
-use analyze::index::RunRow;
 use record::units::{format_nanos, format_si};
+use verdict::index::RunRow;
 
 const MINUTE_MS: f64 = 60e3;
 const HOUR_MS: f64 = 60.0 * MINUTE_MS;

@@ -1,12 +1,13 @@
 //! The output for CI systems: Markdown and JUnit XML of the same checks.
 
 use crate::fixture;
-use analyze::{limit, verdict, zones};
+use analyze::zones;
 use proptest::prelude::*;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use record::{Point, RunDir};
 use report::check::{self, Case, CaseResult};
 use report::{junit, markdown};
+use verdict::limit;
 
 fn written(folder: &std::path::Path) -> RunDir {
     fixture::write(folder, fixture::record(), &fixture::points())
@@ -53,7 +54,7 @@ fn a_run_is_summarised_on_one_screen() {
     let said = verdict::sentences(&run, &findings);
     let peak = limit::parse("peak < 1").unwrap();
     let checks = [
-        check::limit("", &peak, &peak.check_figures(&analyze::answer::figures(&findings, said.answer.as_ref()))),
+        check::limit("", &peak, &peak.check_figures(&verdict::answer::figures(&findings, said.answer.as_ref()))),
         check::end(Some("the server ended")),
     ];
     let text = of_run(&run, &checks);
@@ -96,7 +97,7 @@ fn a_comparison_shows_the_ratio_of_each_figure_with_its_interval() {
     let row = text.lines().find(|line| line.starts_with("| p99 ")).expect("a row");
     assert!(row.contains("worse") && row.contains(" to "), "{row}");
 
-    let answer = analyze::answer::derive(&a, &analyze::zones::of_run(&a), &[]).expect("it has sweeps");
+    let answer = verdict::answer::derive(&a, &analyze::zones::of_run(&a), &[]).expect("it has sweeps");
     let plan = found.figure(record::names::FIND_PLAN).expect("both have an open loop");
     assert_eq!((Some(plan.a), plan.ratio.value), (answer.plan_per_sec.map(|plan| plan.value), 1.0));
 

@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use analyze::watch::{self, Recording};
-use analyze::{verdict, zones};
+use analyze::zones;
 use record::profile::{ExactProfile, Profile};
 use record::watch::{Headroom, Rates, Reading, Watching};
 use record::{Doubt, DoubtKind, RunDir, Severity};

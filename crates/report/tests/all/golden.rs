@@ -1,7 +1,7 @@
 //! Golden files: all outputs for the fixture run. `UPDATE_EXPECT=1 cargo test` accepts a change.
 
 use crate::fixture;
-use analyze::{verdict, zones};
+use analyze::zones;
 use expect_test::expect_file;
 use record::{RunDir, Sweep};
 use report::json::{self, Content, Output};

@@ -49,7 +49,7 @@ fn opened(folder: &Path, name: &str, content: &Value) -> Option<RunDir> {
 
 fn assert_no_markup(run: &RunDir, what: &str) {
     let findings = analyze::zones::of_run(run);
-    let verdict = analyze::verdict::sentences(run, &findings);
+    let verdict = verdict::sentences(run, &findings);
     let text = report::run::full(run, &findings, &verdict);
     assert!(!text.contains('\u{1b}'), "{what}: an escape sequence in the text");
     let page = report::page::html(run);

@@ -3,11 +3,12 @@
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};
 use analyze::zones::{Findings, Level, Spread};
-use analyze::{answer, compare, verdict, zones};
+use analyze::{compare, zones};
 use record::units::format_si;
 use record::{RunDir, names};
 use report::json::{self, Content, Output};
 use report::{markdown, page, run};
+use verdict::answer;
 
 /// Words of HTML and Markdown without their marks and escapes.
 fn plain(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! The report of hostile, broken, empty and partial runs.
 
 use crate::fixture;
-use analyze::{verdict, zones};
+use analyze::zones;
 use base64::Engine as _;
 use proptest::prelude::*;
 use record::watched::{Watched, WatchedClass};

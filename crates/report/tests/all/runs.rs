@@ -3,11 +3,11 @@
 use crate::browser::chromium;
 use crate::fixture;
 use crate::person::{DESK, Desk, Person};
-use analyze::index::{self, Filter, Index, RunRow};
 use expect_test::expect_file;
 use record::{RunRecord, Status, names};
 use report::runs::{json, page, text};
 use std::path::Path;
+use verdict::index::{self, Filter, Index, RunRow};
 
 const HOSTILE: &str = "</script><script>alert(1)</script>\u{1b}[31m'\"{{ 123457*3 }}";
 const HOUR_MS: u64 = 3_600_000;

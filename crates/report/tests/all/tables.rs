@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use analyze::axis::slow_down::Effect;
-use analyze::{axis, verdict, zones};
+use analyze::{axis, zones};
 use record::leftovers::Leftover;
 use record::owner::Owner;
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};

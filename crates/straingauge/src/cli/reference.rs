@@ -1,10 +1,10 @@
 //! Pages of the documentation site that list definitions of the code: options, figures, doubts, rules of the verdict.
 //! `straingauge --generate reference-...` prints each as Markdown; setup/site adds them to the site.
 
-use analyze::verdict::rules::RULES;
 use clap::{Arg, Command};
 use record::{DoubtKind, names};
 use std::fmt::Write;
+use verdict::rules::RULES;
 
 /// All options of all commands, as `--help` shows them.
 pub fn options(mut cli: Command) -> String {

@@ -14,7 +14,6 @@ use super::load::parse_limits;
 use crate::cli::{FindArgs, FindOptions, IfPermitted, Overlay, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
-use analyze::limit::FailLimit;
 use analyze::sweep::{
     AxisSweep, CapacityPlanner, ConnectionSweep, RateSearch, ShareSearch, TurnSweep, capacity, held_goodput, least_ns,
 };
@@ -30,6 +29,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use verdict::limit::FailLimit;
 
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let (drive, plan, limits) = planned(args)?;

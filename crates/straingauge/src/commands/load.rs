@@ -5,7 +5,6 @@ use crate::measured::MeasuredPoint;
 use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use crate::workload::Received;
-use analyze::limit::{self, FailLimit, LimitCheck};
 use anyhow::{Result, anyhow, bail};
 use record::point::Sweep;
 use record::protocol::Protocol;
@@ -19,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use verdict::limit::{self, FailLimit, LimitCheck};
 
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {

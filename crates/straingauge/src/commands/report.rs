@@ -5,8 +5,6 @@ use crate::failure::{self, print_either, wrong_usage};
 use crate::output::OutputFiles;
 use analyze::Refused;
 use analyze::compare::{Comparison, Conclusion, Price};
-use analyze::verdict::Verdict;
-use analyze::verdict::proof::Proof;
 use analyze::watch::Recording;
 use analyze::zones::Findings;
 use anyhow::{Context, Result, bail};
@@ -17,6 +15,8 @@ use report::json::{self, Content, Output};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use verdict::Verdict;
+use verdict::proof::Proof;
 
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let summary = SummaryOptions { markdown: args.markdown.clone(), junit: None };
@@ -57,7 +57,7 @@ fn print<V: serde::Serialize>(
 
 fn judged(run: &RunDir) -> (Findings, Verdict) {
     let findings = analyze::zones::of_run(run);
-    let verdict = analyze::verdict::sentences(run, &findings);
+    let verdict = verdict::sentences(run, &findings);
     (findings, verdict)
 }
 
@@ -94,7 +94,7 @@ impl<'a> ShownRuns<'a> {
             let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
             Pair { b, compared, price }
         };
-        let proof = analyze::verdict::proof::kept(a);
+        let proof = verdict::proof::kept(a);
         ShownRuns { a, pair: b.map(pair), proof }
     }
 

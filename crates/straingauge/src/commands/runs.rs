@@ -3,11 +3,11 @@
 use crate::cli::RunsArgs;
 use crate::failure::{self, print_either, refuse_if};
 use crate::output::{self, OutputFiles};
-use analyze::index::{self, Filter};
 use anyhow::{Context, Result};
 use record::text::plain;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use verdict::index::{self, Filter};
 
 pub fn run(args: RunsArgs) -> Result<ExitCode> {
     let folder = args.folder.unwrap_or(crate::defaults::RUNS.into());

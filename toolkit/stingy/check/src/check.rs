@@ -4,10 +4,10 @@
 //! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (user time stays as it is
 //! at few connections). The second is never above the first.
 
-use analyze::verdict::{PossibleGain, Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, remedy, user_times};
 use analyze::zones;
 use record::{RunDir, RunKind, names};
 use serde::Deserialize;
+use verdict::{PossibleGain, Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, remedy, user_times};
 
 /// The used parts of memwalk's report.
 #[derive(Debug, Clone, Deserialize)]

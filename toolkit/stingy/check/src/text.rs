@@ -1,10 +1,10 @@
 //! Formats what a cache-aware memory layout could win.
 
 use crate::check::Check;
-use analyze::verdict::Remedy;
 use record::text::plain;
 use record::units::{format_bytes, grouped};
 use report::text::{list, wrap};
+use verdict::Remedy;
 
 /// Formats the answer, then its basis.
 pub fn text(check: &Check) -> String {

@@ -6,13 +6,14 @@ use crate::commands::report::{ShownRuns, write_report};
 use crate::failure::{self, print, print_json};
 use crate::progress::Progress;
 use analyze::compare::THRESHOLD_RATIO;
-use analyze::limit::{FailLimit, LimitCheck};
-use analyze::{answer, zones};
+use analyze::zones;
 use anyhow::{Result, bail};
 use record::run::{RunDir, RunError};
 use record::{DoubtKind, Status};
 use report::check;
 use std::process::ExitCode;
+use verdict::answer;
+use verdict::limit::{FailLimit, LimitCheck};
 
 impl Search<'_> {
     /// Stops the server and finishes the runs. Also returns the reason of an early end.
@@ -76,7 +77,7 @@ impl Search<'_> {
         let mut cases = [&checks[..], &results.checks()[..]].concat();
         if why.is_none() && output.summary.junit.is_some() {
             // The JUnit file has no other place for the verdict; Markdown begins with it.
-            cases[0].words = analyze::verdict::sentences(first, &zones::of_run(first)).headline;
+            cases[0].words = verdict::sentences(first, &zones::of_run(first)).headline;
         }
         let summarised = output.summary.write(|| results.markdown(&checks), &cases);
         if let Some(live) = self.live.take() {

@@ -6,9 +6,9 @@ use crate::cli::{IfPermitted, MetricsOptions, SweepWord, WatchWord};
 use crate::failure;
 use crate::plan::RunOptions;
 use crate::quantity::Count;
-use analyze::verdict::proof::{self, Experiment, Proof};
 use anyhow::Result;
 use record::RunDir;
+use verdict::proof::{self, Experiment, Proof};
 
 /// Makes the limit of a finished run dearer. A failure is part of the result.
 pub(super) fn prove(drive: &RunOptions, plan: &SearchPlan, run: &RunDir) -> Proof {
