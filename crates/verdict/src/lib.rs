@@ -1,6 +1,6 @@
-//! Puts the findings of a run into plain words, always with the doubts: [`answer`] (the number to plan with), the causes
-//! by a table of [`rules`], [`index`] (many runs), and [`limit`] for `--fail-if`. Pure functions, without network or
-//! kernel.
+//! Puts the findings of a run into plain words, always with the doubts: [`answer`] (the number to plan with), the
+//! causes by a table of [`rules`], [`index`] (many runs), and [`limit`] for `--fail-if`. Pure functions, without
+//! network or kernel.
 
 pub mod answer;
 mod cause;
