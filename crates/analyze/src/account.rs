@@ -48,7 +48,7 @@ pub struct AccountLevel {
     /// that answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_backends: Vec<BackendLevel>,
-    /// Goroutines of a Go server that wait inside it, by place; the most first.
+    /// Goroutines of a Go server, or threads of a Java server, that wait inside it, by place; the most first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parked: Vec<ParkedLevel>,
     /// Difference between the rows and the threads' lifetimes, as a share of the lifetimes: 0 = the rows add up
@@ -183,7 +183,7 @@ record::worded! {
         Other = "in another system call",
         /// At another server.
         Backend = "at",
-        /// At a goroutine that Go's scheduler parked, or that could run and has no thread.
+        /// At a goroutine or a thread of Java that waits, or at a goroutine that could run and has no thread.
         Parked = "in the program",
         /// In the program, but at no thread.
         Queue = "in the server's queues",
@@ -228,7 +228,7 @@ pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
 struct Background {
     /// Sleeps, by group and place.
     sleeps: BTreeSet<(String, String)>,
-    /// Goroutines, by place.
+    /// Goroutines and threads of Java, by place.
     parked: BTreeMap<String, parked::Background>,
 }
 
@@ -510,7 +510,8 @@ fn requests(points: &[&Point], level: &AccountLevel, background: Option<&Backgro
         places.push((PlaceKind::Written, String::new(), written));
         (queue, queued) = (PlaceKind::Queue, all - written);
     }
-    let parked = background.map(|background| parked::places(level, &background.parked, queued)).unwrap_or_default();
+    let parked =
+        background.map(|background| parked::places(level, &background.parked, (in_flight, queued))).unwrap_or_default();
     queued -= parked.iter().map(|(.., requests)| requests).sum::<f64>();
     places.push((queue, String::new(), queued.max(0.0)));
     places.extend(parked);

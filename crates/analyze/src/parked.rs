@@ -1,23 +1,24 @@
-//! Goroutines that wait inside a Go server: a part of the requests in its queues, with the place.
+//! Goroutines of a Go server, or threads of a Java server, that wait inside it: a part of the requests in its queues,
+//! with the place.
 
 use crate::account::{AccountLevel, PlaceKind};
-use record::account::{Account, Parked};
+use record::account::{Account, JAVA, Parked};
 use record::profile::Frame;
 use record::text::plain;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Goroutines that wait at one place.
+/// What waits at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ParkedLevel {
-    /// Go's name of the reason; empty if they could run and had no thread.
+    /// Go's name of the reason, or the Java class; empty if they could run and had no thread.
     pub reason: String,
     /// Function that waits, with the one of the program that called it; empty if not known.
     pub function: String,
     /// Functions, innermost first.
     pub stack: String,
-    /// Mean number of goroutines.
-    pub goroutines: f64,
+    /// Mean number of goroutines or threads.
+    pub count: f64,
     /// Whether a function on the stack serves requests, or is of the package `main`.
     pub serves: bool,
 }
@@ -39,7 +40,7 @@ impl ParkedLevel {
     /// of a library for each connection; at a lock before a channel, at a choice of channels last.
     fn rank(&self) -> (bool, usize) {
         let by_reason = match self.reason.as_str() {
-            "chan send" | "chan receive" => 1,
+            "chan send" | "chan receive" | "wait" | "AbstractQueuedSynchronizer" => 1,
             "select" => 2,
             _ => 0,
         };
@@ -47,7 +48,7 @@ impl ParkedLevel {
     }
 }
 
-/// The goroutines of accounts; the most first.
+/// What waited in accounts; the most first.
 pub fn merged(accounts: &[&Account]) -> Vec<ParkedLevel> {
     const MOST_FRAMES: usize = 12;
     let readings: u64 = accounts.iter().map(|account| account.parked_readings).sum();
@@ -57,37 +58,73 @@ pub fn merged(accounts: &[&Account]) -> Vec<ParkedLevel> {
     }
     let serves = |frame: &Frame| {
         let name = frame.function.as_str();
-        package(name) == "main" || SERVING.iter().any(|function| name.ends_with(function))
+        let is_of_go = package(name) == "main" || SERVING.iter().any(|function| name.ends_with(function));
+        is_of_go || (is_java(frame) && !is_library(name))
     };
     let mut levels: Vec<ParkedLevel> = places
         .into_iter()
         .map(|((reason, function), of)| {
-            let most = of.iter().max_by_key(|parked| parked.goroutines);
+            let most = of.iter().max_by_key(|parked| parked.count);
             let frames = most.iter().flat_map(|parked| &parked.frames).take(MOST_FRAMES);
             ParkedLevel {
                 reason: plain(reason, 40),
                 function,
                 serves: of.iter().flat_map(|parked| &parked.frames).any(serves),
                 stack: frames.map(|frame| plain(&frame.function, 60)).collect::<Vec<_>>().join(" < "),
-                goroutines: of.iter().map(|parked| parked.goroutines).sum::<u64>() as f64 / readings.max(1) as f64,
+                count: of.iter().map(|parked| parked.count).sum::<u64>() as f64 / readings.max(1) as f64,
             }
         })
         .collect();
-    levels.sort_by(|a, b| b.goroutines.total_cmp(&a.goroutines));
+    levels.sort_by(|a, b| b.count.total_cmp(&a.count));
     levels
 }
 
 /// Functions of libraries that call the program's handlers.
 const SERVING: [&str; 4] = [".ServeHTTP", "(*Server).handleStream", "(*workerPool).workerFunc", "(*conn).serve"];
 
-/// The first function outside of Go's runtime, for the first of the program or its modules in another package.
+/// Packages of Java's own library, and of servers and frameworks around the program.
+const JAVA_LIBRARIES: [&str; 3] = ["java/", "jdk/", "sun/"];
+const FRAMEWORKS: [&str; 8] = [
+    "com/sun/",
+    "io/netty/",
+    "io/undertow/",
+    "jakarta/",
+    "javax/",
+    "org/apache/",
+    "org/eclipse/",
+    "org/springframework/",
+];
+
+fn is_java(frame: &Frame) -> bool {
+    frame.module.as_deref() == Some(JAVA)
+}
+
+fn is_library(name: &str) -> bool {
+    JAVA_LIBRARIES.iter().chain(&FRAMEWORKS).any(|library| name.starts_with(library))
+}
+
+/// `com/zaxxer` of `com/zaxxer/hikari/pool/HikariPool.getConnection`.
+fn group(name: &str) -> Vec<&str> {
+    let folder = package(name).rsplit_once('/').map_or("", |(folder, _)| folder);
+    folder.split('/').take(2).collect()
+}
+
+/// The first function outside of the runtime, for the first of the program itself in another package.
 fn function(frames: &[Frame]) -> String {
+    let is_java = frames.iter().any(is_java);
     let names = || frames.iter().map(|frame| frame.function.as_str()).filter(|name| !name.starts_with('['));
-    let of_runtime = |name: &str| ["runtime", "sync", "internal", "time"].contains(&root(name));
+    let of_runtime = |name: &str| match is_java {
+        true => JAVA_LIBRARIES.iter().any(|library| name.starts_with(library)),
+        false => ["runtime", "sync", "internal", "time"].contains(&root(name)),
+    };
     let Some(first) = names().find(|name| !of_runtime(name)) else { return String::new() };
-    let other = |name: &&str| package(name) != package(first) && package(first) != "main";
-    let of_main = names().filter(other).find(|name| package(name) == "main");
-    let caller = of_main.or_else(|| names().filter(other).find(|name| root(name).contains('.')));
+    let caller = if is_java {
+        names().find(|name| !is_library(name) && group(name) != group(first))
+    } else {
+        let other = |name: &&str| package(name) != package(first) && package(first) != "main";
+        let of_main = names().filter(other).find(|name| package(name) == "main");
+        of_main.or_else(|| names().filter(other).find(|name| root(name).contains('.')))
+    };
     let words = caller.map_or(short(first).to_string(), |caller| format!("{} for {}", short(first), short(caller)));
     plain(&words, 120)
 }
@@ -113,39 +150,41 @@ fn root(function: &str) -> &str {
     package(function).split('/').next().unwrap_or_default()
 }
 
-/// Goroutines that wait at a place without a request, by the lowest load.
+/// What waits at a place without a request, by the lowest load.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Background {
     /// Mean number at that load.
     count: f64,
-    /// Those of them beyond its requests.
-    beyond: f64,
+    /// Requests at that load.
+    in_flight: f64,
 }
 
 impl Background {
-    /// Greatest growth of goroutines that serve no request.
+    /// Greatest growth of those that serve no request.
     const MOST_GROWN: f64 = 1.05;
 
-    /// Those of `goroutines` at the place that have a request.
-    fn with_request(self, goroutines: f64) -> f64 {
-        let is_all = self.beyond > 0.0 && goroutines <= Background::MOST_GROWN * self.count;
-        if is_all { 0.0 } else { (goroutines - self.beyond).max(0.0) }
+    /// Those that have a request, of what waits at the place at a load with so many requests. What does not grow with
+    /// load has none, or is at work.
+    fn with_request(self, one: &ParkedLevel, in_flight: f64) -> f64 {
+        let beyond = (self.count - self.in_flight).max(0.0);
+        let may_be_constant = one.reason == "sleep" || in_flight < 2.0 * self.in_flight;
+        let is_constant = one.count <= Background::MOST_GROWN * self.count && (beyond > 0.0 || !may_be_constant);
+        if is_constant { 0.0 } else { (one.count - beyond).max(0.0) }
     }
 }
 
-/// The goroutines without a request, by the name of their place.
+/// What waits without a request, by the name of its place.
 pub fn background(levels: &[AccountLevel]) -> BTreeMap<String, Background> {
     let lowest = levels.iter().find(|level| level.requests.is_some() && !level.parked.is_empty());
     let places = lowest.iter().flat_map(|level| level.parked.iter().map(|one| (level.in_flight(), one)));
-    let of = |in_flight: f64, count: f64| Background { count, beyond: (count - in_flight).max(0.0) };
-    places.map(|(in_flight, one)| (one.name(), of(in_flight, one.goroutines))).collect()
+    places.map(|(in_flight, one)| (one.name(), Background { count: one.count, in_flight })).collect()
 }
 
 /// The places of up to `queued` requests that are inside the program and at none of its threads.
 pub fn places(
     level: &AccountLevel,
     background: &BTreeMap<String, Background>,
-    queued: f64,
+    (in_flight, queued): (f64, f64),
 ) -> Vec<(PlaceKind, String, f64)> {
     let mut parked: Vec<&ParkedLevel> = level.parked.iter().collect();
     parked.sort_by_key(|one| one.rank());
@@ -153,7 +192,7 @@ pub fn places(
     let at = parked.into_iter().map(|one| {
         let name = one.name();
         let background = background.get(&name).copied().unwrap_or_default();
-        let requests = background.with_request(one.goroutines).min(left);
+        let requests = background.with_request(one, in_flight).min(left);
         left -= requests;
         match one.reason.as_str() {
             "sleep" => (PlaceKind::Sleep, one.function.clone(), requests),

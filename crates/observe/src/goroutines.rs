@@ -8,10 +8,8 @@
 
 use crate::go_file::GoFile;
 use crate::memory::{Memory, word};
-use crate::processes::{Process, living_thread};
-use crate::profile::names::SymbolNames;
-use record::account::Parked;
-use std::collections::{BTreeMap, HashMap};
+use crate::parked::{ParkedCounts, Place, Stack};
+use std::collections::HashMap;
 
 /// Maximum goroutines that are read at once.
 const MOST_GOROUTINES: usize = 1 << 16;
@@ -57,93 +55,6 @@ const REASONS: [&str; 10] = [
 /// Bytes of a stack, and functions on it, that are read.
 const STACK_BYTES: usize = 4096;
 const STACK_FRAMES: usize = 32;
-/// Maximum places that are counted.
-const MOST_PLACES: usize = 1024;
-
-/// A place where goroutines wait.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    pub pid: u32,
-    /// Go's name of the reason; empty if the goroutine can run and has no thread.
-    pub reason: &'static str,
-    /// Addresses, innermost function first.
-    pub stack: Vec<u64>,
-}
-
-/// Goroutines by place, summed over readings.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Goroutines {
-    /// Readings of all processes; 0 if none is a Go program.
-    pub readings: u64,
-    pub places: HashMap<Place, u64>,
-    /// Goroutines at places for which there was no room.
-    pub lost: u64,
-}
-
-impl Goroutines {
-    fn count(&mut self, place: Place) {
-        if self.places.len() < MOST_PLACES || self.places.contains_key(&place) {
-            *self.places.entry(place).or_default() += 1;
-        } else {
-            self.lost += 1;
-        }
-    }
-
-    /// Names the places, the most goroutines first. `names` keeps what it learns.
-    pub fn named(self, names: &mut SymbolNames<'_>) -> Vec<Parked> {
-        let mut places: Vec<(Place, u64)> = self.places.into_iter().collect();
-        places.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let mut stacks: BTreeMap<u32, Vec<&Vec<u64>>> = BTreeMap::new();
-        for (place, _) in &places {
-            stacks.entry(place.pid).or_default().push(&place.stack);
-        }
-        for (pid, stacks) in stacks {
-            names.learn_user(pid, &stacks);
-        }
-        let named = |(place, goroutines): &(Place, u64)| Parked {
-            reason: place.reason.into(),
-            frames: names.user_stack(place.pid, &place.stack),
-            goroutines: *goroutines,
-        };
-        places.iter().map(named).collect()
-    }
-
-    pub fn add(&mut self, other: Goroutines) {
-        self.readings += other.readings;
-        self.lost += other.lost;
-        for (place, count) in other.places {
-            *self.places.entry(place).or_default() += count;
-        }
-    }
-}
-
-/// Reads the goroutines of the server's processes.
-#[derive(Debug, Default)]
-pub struct GoReader {
-    /// What was found in each process; none in a program of another language.
-    known: HashMap<Process, Option<GoProgram>>,
-}
-
-impl GoReader {
-    /// Searches new processes for Go's variables, once.
-    pub fn learn(&mut self, processes: &[Process]) {
-        self.known.retain(|process, _| processes.contains(process));
-        for process in processes {
-            self.known.entry(*process).or_insert_with(|| GoProgram::find(process.pid));
-        }
-    }
-
-    /// Samples the known processes once.
-    pub fn read(&self) -> Goroutines {
-        let mut all = Goroutines::default();
-        for (process, program) in &self.known {
-            if program.as_ref().is_some_and(|program| program.read(process.pid, &mut all).is_some()) {
-                all.readings = 1;
-            }
-        }
-        all
-    }
-}
 
 /// The places of Go's variables in a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,8 +69,8 @@ pub struct GoProgram {
 }
 
 impl GoProgram {
-    fn find(pid: u32) -> Option<GoProgram> {
-        let living = living_thread(pid);
+    /// The program of a thread's process; none if it is not of Go.
+    pub fn find(living: u32) -> Option<GoProgram> {
         let program = GoFile::open(living)?;
         let ranges: Vec<(u64, u64)> = [".data", ".bss"].into_iter().filter_map(|name| program.section(name)).collect();
         GoProgram::search(living, &ranges)
@@ -186,14 +97,14 @@ impl GoProgram {
     }
 
     /// Counts the goroutines that wait or could run.
-    pub fn read(&self, pid: u32, all: &mut Goroutines) -> Option<()> {
+    pub fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()> {
         let list = self.memory.words(self.list, 2)?;
         let addresses = self.memory.words(list[0], (list[1] as usize).min(MOST_GOROUTINES))?;
         let descriptors: Vec<(u64, usize)> = addresses.iter().map(|address| (*address, DESCRIPTOR)).collect();
         let mut waiting = Vec::new();
         for (descriptor, at) in self.memory.read(&descriptors).into_iter().zip(&descriptors) {
             match self.state(&descriptor) {
-                Some((RUNNABLE, _)) => all.count(Place { pid, reason: "", stack: Vec::new() }),
+                Some((RUNNABLE, _)) => all.count(Place { pid, reason: String::new(), stack: Stack::default() }),
                 Some((WAITING, Some(reason))) => waiting.push((*at, reason, descriptor)),
                 _ => {}
             }
@@ -205,7 +116,11 @@ impl GoProgram {
         for (((_, reason, before), stack), after) in waiting.iter().zip(stacks).zip(self.memory.read(&at)) {
             let until = self.number_at + TO_REASON + 1;
             if before.get(..until) == after.get(..until) {
-                all.count(Place { pid, reason, stack: addresses_of(before, &stack) });
+                all.count(Place {
+                    pid,
+                    reason: (*reason).into(),
+                    stack: Stack::Addresses(addresses_of(before, &stack)),
+                });
             }
         }
         Some(())

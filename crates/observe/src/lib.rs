@@ -60,6 +60,8 @@ pub mod goroutines;
 #[doc(hidden)]
 pub mod group;
 #[doc(hidden)]
+pub mod java;
+#[doc(hidden)]
 pub mod kept_file;
 #[doc(hidden)]
 pub mod limits;
@@ -71,6 +73,8 @@ pub mod machine;
 pub mod memory;
 #[doc(hidden)]
 pub mod outgoing;
+#[doc(hidden)]
+pub mod parked;
 #[doc(hidden)]
 pub mod port_sockets;
 #[doc(hidden)]

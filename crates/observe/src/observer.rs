@@ -230,9 +230,9 @@ impl Observer {
         }
         let mut samples = self.shared.end_window();
         if let Ok(account) = &mut account {
-            account.parked_readings = samples.goroutines.readings;
-            account.lost += samples.goroutines.lost;
-            account.parked = std::mem::take(&mut samples.goroutines).named(&mut self.names);
+            account.parked_readings = samples.parked.readings;
+            account.lost += samples.parked.lost;
+            account.parked = std::mem::take(&mut samples.parked).named(&mut self.names);
         }
         let called = account.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own);
         let called: Vec<_> = called.filter_map(|backend| backend.address.parse().ok()).collect();

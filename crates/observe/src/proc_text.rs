@@ -403,3 +403,16 @@ fn parse_hex_address(hex: &str) -> Option<IpAddr> {
 pub fn parse_socket_link(link: &[u8]) -> Option<u64> {
     link.strip_prefix(b"socket:[")?.strip_suffix(b"]").and_then(number)
 }
+
+/// The words of a field of `/proc/PID/status`.
+pub fn status_field<'t>(text: &'t [u8], name: &str) -> Option<impl Iterator<Item = &'t str>> {
+    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let value = lines.filter_map(|line| line.split_once(':')).find(|(of, _)| *of == name)?.1;
+    Some(value.split_ascii_whitespace())
+}
+
+/// Whether a process catches a signal, by its `/proc/PID/status`.
+pub fn is_caught(text: &[u8], signal: i32) -> bool {
+    let mask = status_field(text, "SigCgt").and_then(|mut words| u64::from_str_radix(words.next()?, 16).ok());
+    mask.is_some_and(|mask| (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1)
+}

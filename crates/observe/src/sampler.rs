@@ -2,9 +2,9 @@
 //! which it extends if the readings cost too much.
 
 use crate::cpu_clock;
-use crate::goroutines::{GoReader, Goroutines};
 use crate::group::ServerGroup;
 use crate::listening::{holders_of, servers_of};
+use crate::parked::{ParkedCounts, ParkedReader};
 use crate::port_sockets::PortReader;
 use crate::processes::ProcessTable;
 use crate::sock_diag::{STATES, Scope};
@@ -19,8 +19,11 @@ use std::time::{Duration, Instant};
 /// 0.25 % of a CPU per kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// Goroutines are read at least once in each window if that takes less.
-const CHEAP: Duration = Duration::from_millis(2);
+/// A program that stops for this many times as long as a reading takes is not read more often: 1 % of its time.
+const STOPS_PER_READING: u32 = 4;
+
+/// What waits inside programs is read at least once in each window if that takes less.
+const CHEAP: Duration = Duration::from_millis(3);
 
 /// Threads and unread bytes are sampled this many times as often as the rest, because the accuracy of their shares
 /// depends on the number of samples.
@@ -41,7 +44,7 @@ pub struct Samples {
     pub queue_readings: u64,
     /// Calls in which the server's threads were sampled since the last window ended.
     pub waits: WaitCalls,
-    pub goroutines: Goroutines,
+    pub parked: ParkedCounts,
     pub group_readings: u64,
     pub readings: u64,
     pub cpu_ns: u64,
@@ -167,7 +170,7 @@ impl StateSampler {
         let [mut queues, mut group] = [(); 2].map(|()| ReadingTimer::new(self.interval));
         let [mut states, mut waits, mut parked] =
             [(); 3].map(|()| ReadingTimer::new(self.interval / SAMPLES_PER_READING));
-        let mut goroutines = GoReader::default();
+        let mut programs = ParkedReader::default();
         loop {
             let next = [&states, &queues, &group, &waits, &parked].map(|pace| pace.due).into_iter().min();
             let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
@@ -203,10 +206,11 @@ impl StateSampler {
             }
             if parked.is_due() || (is_first_of_window && parked.cost <= CHEAP) {
                 let processes = shared.group().processes();
-                goroutines.learn(&processes);
-                let mut seen = Goroutines::default();
-                parked.take(shared, || seen = goroutines.read());
-                shared.control().samples.goroutines.add(seen);
+                programs.learn(&processes);
+                let mut seen = ParkedCounts::default();
+                parked.take(shared, || seen = programs.read());
+                parked.rest_after(parked.cost.max(programs.answered / STOPS_PER_READING).as_nanos() as u64);
+                shared.control().samples.parked.add(seen);
             }
         }
     }

@@ -65,6 +65,9 @@ pub const CLOSED_WINDOW: &str = "to a client that does not read";
 /// The object of a send that waits for the acknowledgement of all that a full send buffer holds.
 pub const SEND_BUFFER: &str = "with a full send buffer";
 
+/// The module of functions that a Java machine named.
+pub const JAVA: &str = "java";
+
 /// Account of a window: the state of each of the server's threads at every moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {
@@ -80,10 +83,10 @@ pub struct Account {
     /// Connections that the server opened, by the other end; the busiest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendUse>,
-    /// Goroutines of a Go server that its scheduler parked, by place; the most first.
+    /// Goroutines of a Go server, or threads of a Java server, that wait inside it, by place; the most first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parked: Vec<Parked>,
-    /// Number of readings in which goroutines were counted.
+    /// Number of readings in which they were counted.
     #[serde(default, skip_serializing_if = "crate::sum::is_zero")]
     pub parked_readings: u64,
     /// Why connections to other servers were not timed; absent if they were.
@@ -96,17 +99,17 @@ pub struct Account {
     pub lost: u64,
 }
 
-/// Goroutines that wait at one place. They are not threads: the kernel does not see their waits.
+/// What waits at one place inside a program; the kernel does not see why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Parked {
-    /// Go's name of the reason; empty if they could run and had no thread. Untrusted text.
+    /// Go's name of the reason, or the Java class; empty if they could run and had no thread. Untrusted text.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub reason: PlainText,
     /// Functions, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
-    /// Number of goroutines, summed over the readings.
-    pub goroutines: u64,
+    /// Number of goroutines or threads, summed over the readings.
+    pub count: u64,
 }
 
 /// Threads of one name in processes of one program.

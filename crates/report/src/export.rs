@@ -275,14 +275,14 @@ fn grouped<'a, T>(
     groups
 }
 
-/// Calls `each` with every state of the threads and of parked goroutines, as the frames of a stack, and its time in
+/// Calls `each` with every state of the threads and of what waits inside programs, as the frames of a stack, and its time in
 /// nanoseconds. The time of a place is divided among its sampled stacks.
 fn each_state(account: &Account, mut each: impl FnMut(Vec<String>, f64)) {
     for parked in &account.parked {
         let state = if parked.reason.is_empty() { "ready" } else { parked.reason.as_str() };
         let frames = parked.frames.iter().rev().map(|frame| frame.function.to_string());
-        let mean = parked.goroutines as f64 / account.parked_readings.max(1) as f64;
-        let words = ["goroutines (not threads)", state].map(String::from).into_iter().chain(frames);
+        let mean = parked.count as f64 / account.parked_readings.max(1) as f64;
+        let words = ["in the program", state].map(String::from).into_iter().chain(frames);
         each(words.collect(), mean * account.window_ns as f64);
     }
     for group in &account.groups {

@@ -6,7 +6,7 @@ use crate::rules::{found, judged, set, waits};
 use crate::server::Bench;
 use analyze::account::{PlaceKind, levels};
 use analyze::zones;
-use record::account::{Parked, WaitKind};
+use record::account::{JAVA, Parked, WaitKind};
 use record::profile::Frame;
 use record::{Point, names};
 use verdict::Certainty;
@@ -16,11 +16,7 @@ const READINGS: u64 = 10;
 /// `stack` is innermost first.
 fn parked(reason: &str, stack: &[&str], mean: f64) -> Parked {
     let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: false };
-    Parked {
-        reason: reason.into(),
-        frames: stack.iter().map(frame).collect(),
-        goroutines: (mean * READINGS as f64) as u64,
-    }
+    Parked { reason: reason.into(), frames: stack.iter().map(frame).collect(), count: (mean * READINGS as f64) as u64 }
 }
 
 /// A Go server with 4 requests at work, 12 goroutines of its own, and these that wait when there are more.
@@ -69,6 +65,24 @@ fn a_channel_is_named_with_the_functions_of_the_library_and_of_the_program() {
     // A stripped program has no names of functions.
     let (_, _, because, _) = verdict(|queued| vec![parked("chan send", &["[server]"], queued)]);
     assert!(because.contains("124.0 of them at one place: chan send;"), "{because}");
+}
+
+#[test]
+fn a_monitor_of_java_is_named_with_the_program_s_own_function() {
+    let stack = [
+        "java/util/Collections.get",
+        "com/zaxxer/hikari/pool/HikariPool.getConnection",
+        "org/apache/Filter.run",
+        "com/shop/Api.list",
+    ];
+    let (found, certainty, because, remedy) = verdict(|queued| {
+        let mut parked = parked("synchronized", &stack, queued);
+        parked.frames.iter_mut().for_each(|frame| frame.module = Some(JAVA.into()));
+        vec![parked]
+    });
+    assert_eq!((found[0].as_str(), certainty), ("own-limit", Certainty::Cause), "{because}");
+    assert!(because.contains("one place: synchronized in HikariPool.getConnection for Api.list"), "{because}");
+    assert!(remedy.contains("hold that lock for a shorter time"), "{remedy}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The goroutines of a process, and Go's table of functions, in memory that this test lays out as Go does.
 
 use observe::go_file::GoFunctions;
-use observe::goroutines::{GoProgram, Goroutines, Place};
+use observe::goroutines::GoProgram;
 use observe::memory::Memory;
+use observe::parked::{ParkedCounts, Place, Stack};
 use proptest::prelude::*;
 
 const REASONS: [&str; 5] = ["", "GC assist marking", "IO wait", "chan receive", "sync.Mutex.Lock"];
@@ -51,11 +52,11 @@ fn goroutines_are_counted_by_reason_and_stack_in_the_layouts_of_all_versions() {
         let all = vec![one(1, 4, 4), one(17, 0x1004, 4), one(2, 4, 2), one(3, 1, 0), one(4, 2, 0), one(0, 6, 0)];
         let variables = variables(all);
         let program = searched(&variables).expect("the list and the reasons are there");
-        let mut seen = Goroutines::default();
+        let mut seen = ParkedCounts::default();
         program.read(9, &mut seen).expect("its memory can be read");
-        let place = |reason, stack: &[u64]| Place { pid: 9, reason, stack: stack.to_vec() };
-        let lock = place("sync.Mutex.Lock", &[0x1000, 0x1111, 0x2222]);
-        let expected = [(lock, 2), (place("", &[]), 1)].into_iter().collect();
+        let place = |reason: &str, stack: Stack| Place { pid: 9, reason: reason.into(), stack };
+        let lock = place("sync.Mutex.Lock", Stack::Addresses(vec![0x1000, 0x1111, 0x2222]));
+        let expected = [(lock, 2), (place("", Stack::default()), 1)].into_iter().collect();
         assert_eq!(seen.places, expected, "{has_return} {has_call}");
     }
 }
@@ -132,7 +133,7 @@ proptest! {
         if let Some(program) = searched(&damaged) {
             // The process changes its list while it is read.
             (damaged[1], damaged[2]) = (if has_list { damaged[1] } else { list }, list);
-            let mut seen = Goroutines::default();
+            let mut seen = ParkedCounts::default();
             program.read(1, &mut seen);
             prop_assert!(seen.places.len() <= 1024);
         }

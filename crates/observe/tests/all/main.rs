@@ -4,6 +4,7 @@ mod account_parts;
 mod actors;
 mod goroutines_parts;
 mod group;
+mod java_parts;
 mod machine_parts;
 mod netlink;
 mod pack_parts;

@@ -112,7 +112,7 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
         }
     }
     for parked in level.parked.iter().take(MOST_WAITS) {
-        row(format!("goroutines: {}", parked.name()), parked.goroutines, String::new(), String::new(), &parked.stack);
+        row(format!("in the program: {}", parked.name()), parked.count, String::new(), String::new(), &parked.stack);
     }
     for backend in level.backends.iter().chain(&level.own_backends) {
         let each = format_nanos(backend.call_us * 1e3);

@@ -11,7 +11,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "it answered before, but not at any of the last points, and used less than 5 % of a CPU there; a \
                 possibility at one point, unless nothing was answered since its warm-up",
     refuted_by: "the server answers again under a lower load or after a while",
-    remedy: "while it hangs, `gdb -p PID -batch -ex 'thread apply all bt'`, or `kill -QUIT PID` for a Go server",
+    remedy: "while it hangs, `gdb -p PID -batch -ex 'thread apply all bt'`, `kill -QUIT PID` for a Go server, or \
+             `jcmd PID Thread.print` for a Java server",
     source: "threads that wait for each other's locks never go on: Coffman and others, \"System Deadlocks\" (1971)",
     is_limit: false,
     is_counted: true,
@@ -48,22 +49,22 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let answers: u64 = before.iter().map(|point| point.outcomes.completed()).sum();
     let served = if answers > 0 { format!("{} requests", grouped(answers as f64)) } else { "at first".into() };
     let level = silent.iter().rev().find_map(|point| analyze::account::level(point.load(), &[point]));
-    let has_goroutines = level.as_ref().is_some_and(|level| !level.parked.is_empty());
+    let is_parked = level.as_ref().is_some_and(|level| !level.parked.is_empty());
     let waits = level.map_or(String::new(), |level| {
-        let goroutines = level.parked.iter().map(|one| (one.goroutines, one.name()));
+        let parked = level.parked.iter().map(|one| (one.count, one.name()));
         let threads = level.waits().map(|(_, wait)| (wait.threads, wait.place.clone()));
-        let (who, mut waits): (&str, Vec<(f64, String)>) =
-            if has_goroutines { ("goroutines", goroutines.collect()) } else { ("threads", threads.collect()) };
+        let mut waits: Vec<(f64, String)> = if is_parked { parked.collect() } else { threads.collect() };
         waits.retain(|(count, _)| *count >= LEAST_THREADS);
         waits.sort_by(|a, b| b.0.total_cmp(&a.0));
         let words = waits.iter().take(4).map(|(count, place)| format!("{count:.1} in {place}"));
-        format!(" Its {who} waited: {}.", words.collect::<Vec<_>>().join(", "))
+        let who = if is_parked { "Inside it waited" } else { "Its threads waited" };
+        format!(" {who}: {}.", words.collect::<Vec<_>>().join(", "))
     });
     let pid = server_pid(run);
-    let (command, shows) = if has_goroutines {
-        (format!("kill -QUIT {pid}"), "prints where its goroutines are, and ends it")
-    } else {
-        (format!("gdb -p {pid} -batch -ex 'thread apply all bt'"), "shows where its threads are")
+    let (command, shows) = match analyze::programs::executable(&run.record) {
+        "java" => (format!("jcmd {pid} Thread.print"), "shows where its threads are"),
+        _ if is_parked => (format!("kill -QUIT {pid}"), "prints where its goroutines are, and ends it"),
+        _ => (format!("gdb -p {pid} -batch -ex 'thread apply all bt'"), "shows where its threads are"),
     };
     finding(
         format!(

@@ -15,8 +15,8 @@ pub(super) const RULE: Rule = Rule {
                 progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
                 busy or more, no other limit found, a quiet machine or 30 % idle time; a possibility unless as many \
                 threads, to 10 %, are blocked at one place at three loads or more, the highest with four times as many \
-                requests, or 60 % of the requests inside are goroutines at one place; the processes are named if it \
-                works on one request in each that is busy, and two are idle",
+                requests, or 60 % of the requests inside are goroutines, or threads of Java, at one place; the \
+                processes are named if it works on one request in each that is busy, and two are idle",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
     source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
@@ -67,9 +67,17 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let requests = level.requests.as_ref().filter(|_| level.load >= from);
         requests.is_some_and(|requests| inside(requests) >= LEAST_WAITING * requests.in_flight)
     };
-    let high = evidence.accounts().iter().rev().find(mostly_inside)?;
+    // Where a window saw what waits inside the program, that is known.
+    let all = || evidence.accounts().iter().rev().filter(mostly_inside);
+    let high = all().find(|level| !level.parked.is_empty()).or_else(|| all().next())?;
     let requests = high.requests.as_ref()?;
     let inside = inside(requests);
+    let mostly = |kind: PlaceKind| {
+        let places = requests.places.iter().filter(|place| place.kind == kind);
+        let most = places.max_by(|a, b| a.requests.total_cmp(&b.requests));
+        most.filter(|place| place.requests >= MOSTLY_ASLEEP * inside)
+    };
+    let (asleep, parked) = (mostly(PlaceKind::Sleep), mostly(PlaceKind::Parked));
     let calls: f64 = high.asked().map(|backend| backend.busy).sum();
     let lowest = evidence.accounts().iter().find(|level| level.requests.is_some())?;
     let is_slower = |high: &BackendLevel| backend::is_slower(high, lowest.backend(&high.address));
@@ -82,7 +90,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let is_full = group.busy_ratio() >= evidence.criteria().saturation_ratio;
         is_full && group.running >= MOSTLY_RUNS * group.threads && serves(evidence.accounts(), high, group)
     };
-    if at_backends || evidence.limit().is_some() || high.groups.iter().any(works) || RULES.iter().any(is_other) {
+    let is_full = evidence.limit().is_some() || high.groups.iter().any(works);
+    if at_backends || (is_full && parked.is_none()) || RULES.iter().any(is_other) {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;
@@ -90,12 +99,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if requests.in_flight < LEAST_PER_SLOT * at_a_time.count {
         return None;
     }
-    let mostly = |kind: PlaceKind| {
-        let places = requests.places.iter().filter(|place| place.kind == kind);
-        let most = places.max_by(|a, b| a.requests.total_cmp(&b.requests));
-        most.filter(|place| place.requests >= MOSTLY_ASLEEP * inside)
-    };
-    let (asleep, parked) = (mostly(PlaceKind::Sleep), mostly(PlaceKind::Parked));
     let parked_at = parked.and_then(|place| place.name.split_once(": "));
     let seen = match (asleep, parked_at.zip(parked)) {
         (None, Some(((_, name), place))) => {
@@ -144,7 +147,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              less; a rate limit can be raised."
         )
     } else if let Some((_, name)) = parked_at {
-        of_goroutines(name)
+        of_parked(name)
     } else if let Some(one) = capped {
         format!(
             "To try: more calls to {} at once (HAProxy `maxconn` of a server, nginx `max_conns`, a semaphore or a \
@@ -182,18 +185,20 @@ fn meanwhile(requests: &RequestLevel) -> String {
     })
 }
 
-/// What to do about goroutines that wait at a place.
-fn of_goroutines(place: &str) -> String {
+/// What to do about goroutines, or threads of Java, that wait at a place.
+fn of_parked(place: &str) -> String {
     if place == ParkedLevel::READY {
         return "To try: a higher GOMAXPROCS (the default of a container with a small CPU limit may be 1), or fewer \
                 calls that keep a thread."
             .into();
     }
-    let is_lock = ["sync.Mutex", "sync.RWMutex", "semacquire"].iter().any(|lock| place.starts_with(lock));
+    let is_lock = ["sync.Mutex", "sync.RWMutex", "semacquire", "synchronized", "Reentrant"]
+        .iter()
+        .any(|lock| place.starts_with(lock));
     let what = if is_lock {
         "hold that lock for a shorter time (no sleep, file access or call to another server inside it), or divide it"
     } else {
-        "let more in there (a semaphore, a pool, a rate limit), or more goroutines that receive from that channel"
+        "let more in there (a semaphore, a pool, a rate limit), or more that receive from that channel"
     };
     format!("To try: {what}; see whether throughput grows. The page has the stacks.")
 }
