@@ -275,8 +275,8 @@ fn grouped<'a, T>(
     groups
 }
 
-/// Calls `each` with every state of the threads and of what waits inside programs, as the frames of a stack, and its time in
-/// nanoseconds. The time of a place is divided among its sampled stacks.
+/// Calls `each` with every state of the threads and of what waits inside programs, as the frames of a stack, and its
+/// time in nanoseconds. The time of a place is divided among its sampled stacks.
 fn each_state(account: &Account, mut each: impl FnMut(Vec<String>, f64)) {
     for parked in &account.parked {
         let state = if parked.reason.is_empty() { "ready" } else { parked.reason.as_str() };

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
                 progress as it works on at a time by Little's law; no CPU, thread or client 85 % \
                 busy or more, no other limit found, a quiet machine or 30 % idle time; a possibility unless as many \
                 threads, to 10 %, are blocked at one place at three loads or more, the highest with four times as many \
-                requests, or 60 % of the requests inside are goroutines, or threads of Java, at one place; the \
+                requests, or 60 % of those that it has read are goroutines, or threads of Java, at one place; the \
                 processes are named if it works on one request in each that is busy, and two are idle",
     refuted_by: "throughput stays the same with a higher limit",
     remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit on requests or their rate",
@@ -43,6 +43,8 @@ const LEAST_BUSY_PROCESS: f64 = 0.01;
 const AT_WORK: f64 = 0.1;
 /// Least number of requests at a place that is named as the one where those at work are.
 const LEAST_AT_WORK: f64 = 0.3;
+/// Least number of goroutines or threads of Java that wait at the place that is the limit.
+const LEAST_PARKED: f64 = 2.0;
 /// One idle process may be the one that started the others.
 const LEAST_IDLE_PROCESSES: usize = 2;
 
@@ -72,12 +74,19 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let high = all().find(|level| !level.parked.is_empty()).or_else(|| all().next())?;
     let requests = high.requests.as_ref()?;
     let inside = inside(requests);
-    let mostly = |kind: PlaceKind| {
-        let places = requests.places.iter().filter(|place| place.kind == kind);
-        let most = places.max_by(|a, b| a.requests.total_cmp(&b.requests));
-        most.filter(|place| place.requests >= MOSTLY_ASLEEP * inside)
+    let most = |kind: PlaceKind| {
+        let places = requests.places.iter().filter(move |place| place.kind == kind);
+        places.max_by(|a, b| a.requests.total_cmp(&b.requests))
     };
-    let (asleep, parked) = (mostly(PlaceKind::Sleep), mostly(PlaceKind::Parked));
+    let asleep = most(PlaceKind::Sleep).filter(|place| place.requests >= MOSTLY_ASLEEP * inside);
+    // Before a pool of threads, most requests are not yet read.
+    let unread = most(PlaceKind::Unread).map_or(0.0, |place| place.requests);
+    let parked = most(PlaceKind::Parked).and_then(|place| {
+        let (_, name) = place.name.split_once(": ")?;
+        let there = high.parked.iter().find(|one| one.name() == name).map_or(place.requests, |one| one.count);
+        let there = there.min(requests.in_flight);
+        (there >= LEAST_PARKED && there >= MOSTLY_ASLEEP * (inside - unread)).then_some((name, there))
+    });
     let calls: f64 = high.asked().map(|backend| backend.busy).sum();
     let lowest = evidence.accounts().iter().find(|level| level.requests.is_some())?;
     let is_slower = |high: &BackendLevel| backend::is_slower(high, lowest.backend(&high.address));
@@ -90,8 +99,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let is_full = group.busy_ratio() >= evidence.criteria().saturation_ratio;
         is_full && group.running >= MOSTLY_RUNS * group.threads && serves(evidence.accounts(), high, group)
     };
-    let is_full = evidence.limit().is_some() || high.groups.iter().any(works);
-    if at_backends || (is_full && parked.is_none()) || RULES.iter().any(is_other) {
+    // A thread that is full beside those that wait, as a compiler of Java is at first, is not what they wait for.
+    let is_full = match parked {
+        Some(_) => evidence.are_cpus_full(&evidence.strained()) == Some(true),
+        None => evidence.limit().is_some() || high.groups.iter().any(works),
+    };
+    if at_backends || is_full || RULES.iter().any(is_other) {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;
@@ -99,12 +112,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if requests.in_flight < LEAST_PER_SLOT * at_a_time.count {
         return None;
     }
-    let parked_at = parked.and_then(|place| place.name.split_once(": "));
-    let seen = match (asleep, parked_at.zip(parked)) {
-        (None, Some(((_, name), place))) => {
-            let at = place.requests.min(inside).min(requests.in_flight);
-            format!(", {at:.1} of them at one place: {name}{}", meanwhile(requests))
-        }
+    let seen = match (asleep, parked) {
+        (None, Some((name, there))) => format!(", {there:.1} of them at one place: {name}{}", meanwhile(requests)),
         (Some(place), _) => {
             let name = place.name.replacen(": ", " in ", 1);
             let count = place.requests.min(inside).min(requests.in_flight);
@@ -146,7 +155,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              (SQLite's busy timeout, a spin lock) is held for {each} by one request after another, so hold it for \
              less; a rate limit can be raised."
         )
-    } else if let Some((_, name)) = parked_at {
+    } else if let Some((name, _)) = parked {
         of_parked(name)
     } else if let Some(one) = capped {
         format!(
