@@ -205,6 +205,21 @@ impl<'a> AccountRange<'a> {
         backend_pool::full(self).or_else(of_threads).or_else(|| backend_pool::full_to_own(self))
     }
 
+    /// The threads of a group that are handed work, without those of the same name that hand it out (Java's acceptors
+    /// and pollers).
+    fn workers(&self, group: &GroupLevel) -> GroupLevel {
+        const LEAST_WORKERS: f64 = 2.0;
+        let listens = |wait: &WaitLevel| matches!(wait.kind, WaitKind::Events | WaitKind::Requests);
+        let low = self.lowest().and_then(|low| low.group(&group.name));
+        let mut workers = group.clone();
+        if low.is_some_and(|low| low.blocked(WaitKind::Work) >= LEAST_WORKERS) {
+            let listeners: f64 = group.waits.iter().filter(|wait| listens(wait)).map(|wait| wait.threads).sum();
+            workers.waits.retain(|wait| !listens(wait));
+            (workers.threads, workers.idle) = (group.threads - listeners, group.idle - listeners);
+        }
+        workers
+    }
+
     fn full_threads(&self) -> Option<FoundLimit> {
         self.full_threads_of(|_| true)
     }
@@ -217,7 +232,8 @@ impl<'a> AccountRange<'a> {
             let most = group.waits.iter().max_by(|a, b| a.threads.total_cmp(&b.threads));
             self.high.asked().next().is_none() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
         };
-        let group = self.high.groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
+        let groups: Vec<GroupLevel> = self.high.groups.iter().map(|group| self.workers(group)).collect();
+        let group = groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
         let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));

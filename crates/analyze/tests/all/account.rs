@@ -144,6 +144,22 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
 }
 
 #[test]
+fn threads_of_a_pool_s_name_that_hand_out_its_work_are_not_idle_threads_of_it() {
+    let (found, because) = rules(|point, load, _| {
+        let busy = load.min(8.0) - 0.05;
+        let waits = [
+            (Sleep, "futex", "with a timeout", busy),
+            (Work, "futex", "0x8", 8.0 - busy - 0.05),
+            (Events, "epoll_wait", "", 0.95),
+            (WaitKind::Requests, "accept", "", 1.0),
+        ];
+        keep(point, vec![group("http-nio-8080-", 0.1, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("8 threads of app: http-nio-8080- had no idle time"), "{because}");
+}
+
+#[test]
 fn one_thread_that_sleeps_in_few_requests_is_a_full_pool_and_one_that_works_by_a_timer_is_not() {
     // An event loop that sleeps 40 ms in one of 50 requests, and a thread that reads a clock.
     let of = |sleeper_runs: f64| {
