@@ -8,7 +8,7 @@
 
 use crate::go_file::GoFile;
 use crate::memory::{Memory, word};
-use crate::parked::{ParkedCounts, Place, Stack};
+use crate::parked::{ParkedCounts, Place, Program, Stack};
 use std::collections::HashMap;
 
 /// Maximum goroutines that are read at once.
@@ -69,13 +69,6 @@ pub struct GoProgram {
 }
 
 impl GoProgram {
-    /// The program of a thread's process; none if it is not of Go.
-    pub fn find(living: u32) -> Option<GoProgram> {
-        let program = GoFile::open(living)?;
-        let ranges: Vec<(u64, u64)> = [".data", ".bss"].into_iter().filter_map(|name| program.section(name)).collect();
-        GoProgram::search(living, &ranges)
-    }
-
     /// Searches a process's variables at these addresses, of these sizes.
     pub fn search(pid: u32, ranges: &[(u64, u64)]) -> Option<GoProgram> {
         let memory = Memory::of(pid);
@@ -96,8 +89,23 @@ impl GoProgram {
         Some(GoProgram { memory, list, number_at, reasons: reasons? })
     }
 
+    /// The state of a goroutine, and the reason of its wait if that is one of [`REASONS`].
+    fn state(&self, descriptor: &[u8]) -> Option<(u32, Option<&'static str>)> {
+        let state = word(descriptor, self.number_at - TO_STATE)? as u32 & STATES;
+        let reason = descriptor.get(self.number_at + TO_REASON)?;
+        Some((state, self.reasons.get(reason).copied()))
+    }
+}
+
+impl Program for GoProgram {
+    fn open(tid: u32) -> Option<GoProgram> {
+        let program = GoFile::open(tid)?;
+        let ranges: Vec<(u64, u64)> = [".data", ".bss"].into_iter().filter_map(|name| program.section(name)).collect();
+        GoProgram::search(tid, &ranges)
+    }
+
     /// Counts the goroutines that wait or could run.
-    pub fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()> {
+    fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()> {
         let list = self.memory.words(self.list, 2)?;
         let addresses = self.memory.words(list[0], (list[1] as usize).min(MOST_GOROUTINES))?;
         let descriptors: Vec<(u64, usize)> = addresses.iter().map(|address| (*address, DESCRIPTOR)).collect();
@@ -124,13 +132,6 @@ impl GoProgram {
             }
         }
         Some(())
-    }
-
-    /// The state of a goroutine, and the reason of its wait if that is one of [`REASONS`].
-    fn state(&self, descriptor: &[u8]) -> Option<(u32, Option<&'static str>)> {
-        let state = word(descriptor, self.number_at - TO_STATE)? as u32 & STATES;
-        let reason = descriptor.get(self.number_at + TO_REASON)?;
-        Some((state, self.reasons.get(reason).copied()))
     }
 }
 

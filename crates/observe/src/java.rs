@@ -3,6 +3,7 @@
 //! of `jcmd PID Thread.print` (jdk.attach, attachListener_posix.cpp).
 
 use crate::maps;
+use crate::parked::{ParkedCounts, Place, Program, Stack};
 use crate::proc_text::{is_caught, status_field};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -42,10 +43,10 @@ pub struct JavaMachine {
     socket: PathBuf,
 }
 
-impl JavaMachine {
+impl Program for JavaMachine {
     /// Finds the machine of a process and lets it open its socket; none if the process is not HotSpot's, or was told
     /// not to answer.
-    pub fn open(pid: u32) -> Option<JavaMachine> {
+    fn open(pid: u32) -> Option<JavaMachine> {
         maps::of_process(pid).ok()?.iter().find(|mapping| mapping.file_name() == "libjvm.so")?;
         let status = fs::read(format!("/proc/{pid}/status")).ok()?;
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -77,15 +78,17 @@ impl JavaMachine {
         (opened.file_type().is_socket() && opened.uid() == user).then_some(JavaMachine { socket })
     }
 
-    /// The waiting threads, without those that wait for work.
-    pub fn waiting(&self) -> Option<Vec<JavaThread>> {
+    /// Counts the threads that wait, without those that wait for work.
+    fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()> {
         let mut stream = UnixStream::connect(&self.socket).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.write_all(b"1\0threaddump\0\0\0\0").ok()?;
         let mut text = Vec::new();
         stream.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        text.strip_prefix("0\n").map(waiting)
+        for thread in waiting(String::from_utf8_lossy(&text).strip_prefix("0\n")?) {
+            all.count(Place { pid, reason: thread.reason, stack: Stack::Names(thread.functions) });
+        }
+        Some(())
     }
 }
 

@@ -1,14 +1,11 @@
 //! Samples where requests wait inside the server's programs, where the kernel does not see it: goroutines of Go,
 //! threads of Java.
 
-use crate::goroutines::GoProgram;
-use crate::java::JavaMachine;
 use crate::processes::{Process, living_thread};
 use crate::profile::names::SymbolNames;
 use record::account::Parked;
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
 
 /// Maximum places that are counted.
 const MOST_PLACES: usize = 1024;
@@ -92,56 +89,42 @@ impl ParkedCounts {
     }
 }
 
-/// A program that shows what waits inside it.
+/// A process whose program shows what waits inside it.
+pub trait Program: Sized {
+    /// Examines a living thread's process; none if it is of another kind.
+    fn open(tid: u32) -> Option<Self>;
+    /// Counts what waits; none if it cannot be read.
+    fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()>;
+}
+
+/// Reads those of the server's processes that are of one kind.
 #[derive(Debug)]
-enum Program {
-    Go(GoProgram),
-    Java(JavaMachine),
+pub struct ParkedReader<P> {
+    known: HashMap<Process, Option<P>>,
 }
 
-/// Reads the server's processes.
-#[derive(Debug, Default)]
-pub struct ParkedReader {
-    /// What each process is; none if it is neither.
-    known: HashMap<Process, Option<Program>>,
-    /// Time for which programs answered in the last reading; they may have stopped for it.
-    pub answered: Duration,
+impl<P> Default for ParkedReader<P> {
+    fn default() -> Self {
+        ParkedReader { known: HashMap::new() }
+    }
 }
 
-impl ParkedReader {
+impl<P: Program> ParkedReader<P> {
     /// Examines new processes, once.
     pub fn learn(&mut self, processes: &[Process]) {
         self.known.retain(|process, _| processes.contains(process));
         for process in processes {
-            self.known.entry(*process).or_insert_with(|| {
-                let living = living_thread(process.pid);
-                let go = || GoProgram::find(living).map(Program::Go);
-                go().or_else(|| JavaMachine::open(living).map(Program::Java))
-            });
+            self.known.entry(*process).or_insert_with(|| P::open(living_thread(process.pid)));
         }
     }
 
     /// Samples the known processes once.
-    pub fn read(&mut self) -> ParkedCounts {
+    pub fn read(&self) -> ParkedCounts {
         let mut all = ParkedCounts::default();
-        self.answered = Duration::ZERO;
         for (process, program) in &self.known {
-            let read = match program {
-                Some(Program::Go(program)) => program.read(process.pid, &mut all),
-                Some(Program::Java(machine)) => {
-                    let asked = Instant::now();
-                    let threads = machine.waiting();
-                    self.answered += asked.elapsed();
-                    threads.map(|threads| {
-                        for thread in threads {
-                            let stack = Stack::Names(thread.functions);
-                            all.count(Place { pid: process.pid, reason: thread.reason, stack });
-                        }
-                    })
-                }
-                None => None,
-            };
-            all.readings = all.readings.max(u64::from(read.is_some()));
+            if program.as_ref().is_some_and(|program| program.read(process.pid, &mut all).is_some()) {
+                all.readings = 1;
+            }
         }
         all
     }

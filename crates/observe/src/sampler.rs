@@ -2,7 +2,9 @@
 //! which it extends if the readings cost too much.
 
 use crate::cpu_clock;
+use crate::goroutines::GoProgram;
 use crate::group::ServerGroup;
+use crate::java::JavaMachine;
 use crate::listening::{holders_of, servers_of};
 use crate::parked::{ParkedCounts, ParkedReader};
 use crate::port_sockets::PortReader;
@@ -19,11 +21,11 @@ use std::time::{Duration, Instant};
 /// 0.25 % of a CPU per kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// A program that stops for this many times as long as a reading takes is not read more often: 1 % of its time.
-const STOPS_PER_READING: u32 = 4;
+/// A Java machine stops for some milliseconds to answer, so it is asked only before a window, at these intervals.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(50);
 
-/// What waits inside programs is read at least once in each window if that takes less.
-const CHEAP: Duration = Duration::from_millis(3);
+/// Goroutines are read at least once in each window if that takes less.
+const CHEAP: Duration = Duration::from_millis(2);
 
 /// Threads and unread bytes are sampled this many times as often as the rest, because the accuracy of their shares
 /// depends on the number of samples.
@@ -55,6 +57,9 @@ pub struct Samples {
 #[derive(Debug, Default)]
 struct SamplerState {
     samples: Samples,
+    is_in_window: bool,
+    /// What waited in Java machines before the window, while its load ran already.
+    asked: ParkedCounts,
     /// When the window began, until it has a reading of the states.
     window_began: Option<Instant>,
     is_stopping: bool,
@@ -88,7 +93,9 @@ impl SamplerShare {
         // Between windows a server may sleep where a saturated one never does; those samples belong to the next
         // window.
         let waits = std::mem::take(&mut control.samples.waits);
-        control.samples = Samples { waits, ..Samples::default() };
+        let parked = std::mem::take(&mut control.asked);
+        control.samples = Samples { waits, parked, ..Samples::default() };
+        control.is_in_window = true;
         control.window_began = Some(Instant::now());
         self.wake.notify_all();
     }
@@ -97,6 +104,7 @@ impl SamplerShare {
         let mut control = self.control();
         let samples = control.samples.clone();
         control.samples.waits = WaitCalls::default();
+        control.is_in_window = false;
         samples
     }
 
@@ -170,10 +178,13 @@ impl StateSampler {
         let [mut queues, mut group] = [(); 2].map(|()| ReadingTimer::new(self.interval));
         let [mut states, mut waits, mut parked] =
             [(); 3].map(|()| ReadingTimer::new(self.interval / SAMPLES_PER_READING));
-        let mut programs = ParkedReader::default();
+        let (mut programs, mut machines) =
+            (ParkedReader::<GoProgram>::default(), ParkedReader::<JavaMachine>::default());
+        let mut asked = Instant::now();
         loop {
             let next = [&states, &queues, &group, &waits, &parked].map(|pace| pace.due).into_iter().min();
-            let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
+            let next = next.map_or(asked, |next| next.min(asked));
+            let Some(is_first_of_window) = self.wait(shared, next) else { return };
             if states.is_due() || is_first_of_window {
                 states.take(shared, || self.read_states(shared, &mut known_listeners, Scope::AllStates));
                 queues.rest_after(0);
@@ -209,8 +220,15 @@ impl StateSampler {
                 programs.learn(&processes);
                 let mut seen = ParkedCounts::default();
                 parked.take(shared, || seen = programs.read());
-                parked.rest_after(parked.cost.max(programs.answered / STOPS_PER_READING).as_nanos() as u64);
                 shared.control().samples.parked.add(seen);
+            }
+            if Instant::now() >= asked {
+                if !shared.control().is_in_window {
+                    machines.learn(&shared.group().processes());
+                    let seen = machines.read();
+                    shared.control().asked = seen;
+                }
+                asked = Instant::now() + BETWEEN_QUESTIONS;
             }
         }
     }

@@ -3,7 +3,7 @@
 use observe::go_file::GoFunctions;
 use observe::goroutines::GoProgram;
 use observe::memory::Memory;
-use observe::parked::{ParkedCounts, Place, Stack};
+use observe::parked::{ParkedCounts, Place, Program, Stack};
 use proptest::prelude::*;
 
 const REASONS: [&str; 5] = ["", "GC assist marking", "IO wait", "chan receive", "sync.Mutex.Lock"];

@@ -2,7 +2,7 @@
 
 use super::super::concurrency::{Concurrency, LEAST_PER_SLOT, at_a_time};
 use super::*;
-use analyze::account::{RequestLevel, serves};
+use analyze::account::{RequestLevel, RequestPlace, serves};
 use analyze::parked::ParkedLevel;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,32 +61,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         use PlaceKind::{Lock, Parked, Queue, Rest, Sleep, Unread};
         matches!(kind, Unread | Queue | Parked | Rest | Sleep | Lock)
     };
-    let inside = |requests: &RequestLevel| -> f64 {
-        requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum()
+    let inside = |level: &AccountLevel| -> f64 {
+        let places = level.requests.iter().flat_map(|requests| &requests.places);
+        places.filter(|place| is_inside(place.kind)).map(|place| place.requests).sum()
     };
     // If a request takes longer than the watch's window, part of its time inside is not seen.
     let mostly_inside = |level: &&AccountLevel| {
         let requests = level.requests.as_ref().filter(|_| level.load >= from);
-        requests.is_some_and(|requests| inside(requests) >= LEAST_WAITING * requests.in_flight)
+        requests.is_some_and(|requests| inside(level) >= LEAST_WAITING * requests.in_flight)
     };
-    // Where a window saw what waits inside the program, that is known.
+    // Not every window sees what waits inside the program.
     let all = || evidence.accounts().iter().rev().filter(mostly_inside);
-    let high = all().find(|level| !level.parked.is_empty()).or_else(|| all().next())?;
-    let requests = high.requests.as_ref()?;
-    let inside = inside(requests);
-    let most = |kind: PlaceKind| {
-        let places = requests.places.iter().filter(move |place| place.kind == kind);
-        places.max_by(|a, b| a.requests.total_cmp(&b.requests))
-    };
-    let asleep = most(PlaceKind::Sleep).filter(|place| place.requests >= MOSTLY_ASLEEP * inside);
-    // Before a pool of threads, most requests are not yet read.
-    let unread = most(PlaceKind::Unread).map_or(0.0, |place| place.requests);
-    let parked = most(PlaceKind::Parked).and_then(|place| {
-        let (_, name) = place.name.split_once(": ")?;
-        let there = high.parked.iter().find(|one| one.name() == name).map_or(place.requests, |one| one.count);
-        let there = there.min(requests.in_flight);
-        (there >= LEAST_PARKED && there >= MOSTLY_ASLEEP * (inside - unread)).then_some((name, there))
-    });
+    let high = all().find(|level| parked(level, inside(level)).is_some()).or_else(|| all().next())?;
+    let (requests, inside) = (high.requests.as_ref()?, inside(high));
+    let parked = parked(high, inside);
+    let asleep = most(requests, PlaceKind::Sleep).filter(|place| place.requests >= MOSTLY_ASLEEP * inside);
     let calls: f64 = high.asked().map(|backend| backend.busy).sum();
     let lowest = evidence.accounts().iter().find(|level| level.requests.is_some())?;
     let is_slower = |high: &BackendLevel| backend::is_slower(high, lowest.backend(&high.address));
@@ -112,7 +101,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if requests.in_flight < LEAST_PER_SLOT * at_a_time.count {
         return None;
     }
-    let seen = match (asleep, parked) {
+    let seen = match (asleep, &parked) {
         (None, Some((name, there))) => format!(", {there:.1} of them at one place: {name}{}", meanwhile(requests)),
         (Some(place), _) => {
             let name = place.name.replacen(": ", " in ", 1);
@@ -181,6 +170,24 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         )
     };
     finding(because, remedy, &[])?.proven_if(is_constant || parked.is_some())
+}
+
+/// The place of a kind with the most requests.
+fn most(requests: &RequestLevel, kind: PlaceKind) -> Option<&RequestPlace> {
+    let places = requests.places.iter().filter(|place| place.kind == kind);
+    places.max_by(|a, b| a.requests.total_cmp(&b.requests))
+}
+
+/// The place in the program where most of the requests wait that it has read, and how many goroutines or threads of
+/// Java wait there. Before a pool of threads, most requests are not yet read.
+fn parked(level: &AccountLevel, inside: f64) -> Option<(&str, f64)> {
+    let requests = level.requests.as_ref()?;
+    let unread = most(requests, PlaceKind::Unread).map_or(0.0, |place| place.requests);
+    let place = most(requests, PlaceKind::Parked)?;
+    let (_, name) = place.name.split_once(": ")?;
+    let there = level.parked.iter().find(|one| one.name() == name).map_or(place.requests, |one| one.count);
+    let there = there.min(inside);
+    (there >= LEAST_PARKED && there >= MOSTLY_ASLEEP * (inside - unread)).then_some((name, there))
 }
 
 /// Where the requests were that were not queued: what those who waited waited for.
