@@ -164,12 +164,12 @@ impl Background {
     const MOST_GROWN: f64 = 1.05;
 
     /// Those that have a request, of what waits at the place at a load with so many requests. What does not grow with
-    /// load has none, or is at work.
+    /// load has none, unless a pool limits what serves requests.
     fn with_request(self, one: &ParkedLevel, in_flight: f64) -> f64 {
         let beyond = (self.count - self.in_flight).max(0.0);
-        let may_be_constant = one.reason == "sleep" || in_flight < 2.0 * self.in_flight;
-        let is_constant = one.count <= Background::MOST_GROWN * self.count && (beyond > 0.0 || !may_be_constant);
-        if is_constant { 0.0 } else { (one.count - beyond).max(0.0) }
+        let is_constant = one.count <= Background::MOST_GROWN * self.count;
+        let has_none = beyond > 0.0 || (!one.serves && in_flight >= 2.0 * self.in_flight);
+        if is_constant && has_none { 0.0 } else { (one.count - beyond).max(0.0) }
     }
 }
 

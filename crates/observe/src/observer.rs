@@ -143,6 +143,12 @@ impl Observer {
         self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
 
+    /// A load begins, its window comes later. Without this call, nothing is done that would stop the server's program
+    /// for a moment.
+    pub fn load_begins(&self) {
+        self.shared.load_begins();
+    }
+
     /// Begins a window: returns when its first readings are taken. Restarts an open window.
     pub fn window_begins(&mut self) -> Result<(), ObserveError> {
         let _first = FirstInLine::begin();

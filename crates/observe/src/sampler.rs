@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 /// 0.25 % of a CPU per kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// A Java machine stops for some milliseconds to answer, so it is asked only before a window, at these intervals.
+/// A Java machine stops for some milliseconds to answer, so it is asked only while a load warms up, at these intervals.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(50);
+/// ... or after this many times as long as the answer took.
+const REST_AFTER_ANSWER: u32 = 10;
 
 /// Goroutines are read at least once in each window if that takes less.
 const CHEAP: Duration = Duration::from_millis(2);
@@ -57,8 +59,9 @@ pub struct Samples {
 #[derive(Debug, Default)]
 struct SamplerState {
     samples: Samples,
-    is_in_window: bool,
-    /// What waited in Java machines before the window, while its load ran already.
+    /// Whether a load runs whose window has not yet begun.
+    warms_up: bool,
+    /// What waited in Java machines then.
     asked: ParkedCounts,
     /// When the window began, until it has a reading of the states.
     window_began: Option<Instant>,
@@ -87,6 +90,12 @@ impl SamplerShare {
         lock(&self.control)
     }
 
+    /// A load begins, the window comes later: until then, Java machines may be asked what waits in them.
+    pub fn load_begins(&self) {
+        let mut control = self.control();
+        (control.warms_up, control.asked) = (true, ParkedCounts::default());
+    }
+
     /// Starts over, and requests an early reading.
     pub fn begin_window(&self) {
         let mut control = self.control();
@@ -95,7 +104,7 @@ impl SamplerShare {
         let waits = std::mem::take(&mut control.samples.waits);
         let parked = std::mem::take(&mut control.asked);
         control.samples = Samples { waits, parked, ..Samples::default() };
-        control.is_in_window = true;
+        control.warms_up = false;
         control.window_began = Some(Instant::now());
         self.wake.notify_all();
     }
@@ -104,7 +113,6 @@ impl SamplerShare {
         let mut control = self.control();
         let samples = control.samples.clone();
         control.samples.waits = WaitCalls::default();
-        control.is_in_window = false;
         samples
     }
 
@@ -223,12 +231,13 @@ impl StateSampler {
                 shared.control().samples.parked.add(seen);
             }
             if Instant::now() >= asked {
-                if !shared.control().is_in_window {
+                let began = Instant::now();
+                if shared.control().warms_up {
                     machines.learn(&shared.group().processes());
                     let seen = machines.read();
                     shared.control().asked = seen;
                 }
-                asked = Instant::now() + BETWEEN_QUESTIONS;
+                asked = Instant::now() + BETWEEN_QUESTIONS.max(REST_AFTER_ANSWER * began.elapsed());
             }
         }
     }

@@ -93,6 +93,7 @@ fn handle_orders(
                 FromWorker::Watching { why_not: server.count_requests(&how).map(|why| why.as_str().into()) }
             }
             Ok(Ok(ToWorker::LoadBegins {})) => {
+                server.observer.load_begins();
                 if let Some(RequestWatch(Ok(watch))) = &mut server.requests {
                     watch.load_begins();
                 }

@@ -114,7 +114,7 @@ impl Runner {
         repeat: u32,
         progress: &mut Progress,
     ) -> Result<MeasuredPoint> {
-        let load = UpcomingLoad { plan, sweep };
+        let load = UpcomingLoad { plan, sweep, is_live: self.live.is_some() };
         let label = label(plan);
         let metrics = self.metrics.clone();
         if let Some(metrics) = &metrics {

@@ -1,8 +1,13 @@
 //! The threads of a Java machine, from the print of their stacks.
 
-use observe::java::{JavaThread, waiting};
+use observe::java::{JavaMachine, JavaThread, waiting};
+use observe::parked::{ParkedCounts, Place, Program, Stack};
 use observe::proc_text::{is_caught, status_field};
 use proptest::prelude::*;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 
 /// As OpenJDK 17 prints them, shortened.
 const PRINT: &str = "2026-11-30 19:00:00
@@ -66,6 +71,43 @@ fn a_machine_is_asked_only_if_it_catches_the_signal() {
     let words = |name| status_field(status, name).map(|words| words.collect::<Vec<_>>());
     assert_eq!(words("NSpid"), Some(vec!["4711", "7"]));
     assert_eq!(words("Gid"), None);
+}
+
+extern "C" fn caught(_: libc::c_int) {}
+
+/// This process plays the machine: it maps a file of that name and answers at the socket.
+#[test]
+fn a_machine_that_catches_the_signal_is_asked_at_its_socket() {
+    let pid = std::process::id();
+    let socket = format!("/tmp/.java_pid{pid}");
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libjvm.so");
+    fs::write(&library, [0; 4096]).unwrap();
+    let file = File::open(&library).unwrap();
+    let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a new mapping of a whole page of a file that stays as it is; nothing else refers to it.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, read, private, file.as_raw_fd(), 0) };
+    assert_ne!(mapped, libc::MAP_FAILED);
+    let listener = UnixListener::bind(&socket).unwrap();
+    let machine = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut question = [0; 16];
+        client.read_exact(&mut question).unwrap();
+        client.write_all(format!("0\n{PRINT}").as_bytes()).unwrap();
+        question
+    });
+    assert!(JavaMachine::open(pid).is_none(), "the signal would end it");
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGQUIT, caught as *const () as libc::sighandler_t) };
+    let opened = JavaMachine::open(pid).expect("it is there");
+    let mut seen = ParkedCounts::default();
+    opened.read(9, &mut seen).expect("it answers");
+    fs::remove_file(&socket).unwrap();
+    assert_eq!(&machine.join().unwrap(), b"1\0threaddump\0\0\0\0");
+    assert_eq!(seen.places.len(), 2);
+    let reason = |place: &Place| (place.pid, place.reason.clone(), matches!(place.stack, Stack::Names(_)));
+    assert!(seen.places.keys().any(|place| reason(place) == (9, "synchronized".into(), true)), "{seen:?}");
+    assert!(opened.read(9, &mut seen).is_none(), "it is gone");
 }
 
 proptest! {

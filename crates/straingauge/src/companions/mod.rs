@@ -32,6 +32,8 @@ pub type SharedWatcher = Rc<RefCell<RemoteWatcher>>;
 pub struct UpcomingLoad<'a> {
     pub plan: &'a LoadPlan,
     pub sweep: Sweep,
+    /// Whether its requests are those of users.
+    pub is_live: bool,
 }
 
 pub struct AxisMove<'a> {

@@ -153,9 +153,14 @@ impl Companion for ServerWatch {
         Some(sampled)
     }
 
-    fn load_begins(&mut self, _load: &UpcomingLoad<'_>) {
+    fn load_begins(&mut self, load: &UpcomingLoad<'_>) {
         match self {
-            ServerWatch::Here(here) => here.window = None,
+            ServerWatch::Here(here) => {
+                here.window = None;
+                if !load.is_live {
+                    here.observer.load_begins();
+                }
+            }
             // The end of the window detects a lost watcher.
             ServerWatch::Elsewhere(there) => {
                 there.has_window = there.watcher.borrow_mut().load_begins().map(|()| false)
