@@ -17,7 +17,7 @@ const MOST_GOROUTINES: usize = 1 << 16;
 const MOST_LISTED: u64 = 1 << 24;
 /// Maximum bytes of a program's variables that are searched.
 const MOST_VARIABLES: u64 = 64 << 20;
-/// Bytes of a goroutine's descriptor that are read: offsets up to `MOST_AT` and the words after it.
+/// Bytes of a goroutine's descriptor that are read.
 const DESCRIPTOR: usize = 232;
 /// Offsets of the fields that were the same in all versions: bounds of the stack, stack pointer and program counter.
 const STACK_LOW: usize = 0;
@@ -107,7 +107,9 @@ impl Program for GoProgram {
     /// Counts the goroutines that wait or could run.
     fn read(&self, pid: u32, all: &mut ParkedCounts) -> Option<()> {
         let list = self.memory.words(self.list, 2)?;
-        let addresses = self.memory.words(list[0], (list[1] as usize).min(MOST_GOROUTINES))?;
+        let count = (list[1] as usize).min(MOST_GOROUTINES);
+        all.lost += list[1] - count as u64;
+        let addresses = self.memory.words(list[0], count)?;
         let descriptors: Vec<(u64, usize)> = addresses.iter().map(|address| (*address, DESCRIPTOR)).collect();
         let mut waiting = Vec::new();
         for (descriptor, at) in self.memory.read(&descriptors).into_iter().zip(&descriptors) {

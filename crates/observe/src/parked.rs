@@ -110,12 +110,14 @@ impl<P> Default for ParkedReader<P> {
 }
 
 impl<P: Program> ParkedReader<P> {
-    /// Examines new processes, once.
-    pub fn learn(&mut self, processes: &[Process]) {
+    /// Examines new processes, once; whether one of them can be read.
+    pub fn learn(&mut self, processes: &[Process]) -> bool {
+        let before = self.known.values().flatten().count();
         self.known.retain(|process, _| processes.contains(process));
         for process in processes {
             self.known.entry(*process).or_insert_with(|| P::open(living_thread(process.pid)));
         }
+        self.known.values().flatten().count() > before
     }
 
     /// Samples the known processes once.

@@ -225,9 +225,15 @@ impl StateSampler {
             }
             if parked.is_due() || (is_first_of_window && parked.cost <= CHEAP) {
                 let processes = shared.group().processes();
-                programs.learn(&processes);
+                // Once in each program, the search for its variables takes longer than a window.
+                let learns = cpu_clock::of_this_thread();
+                let is_found = programs.learn(&processes);
+                let learned_ns = cpu_clock::of_this_thread() - learns;
                 let mut seen = ParkedCounts::default();
                 parked.take(shared, || seen = programs.read());
+                if !is_found {
+                    parked.rest_after(parked.cost.as_nanos() as u64 + learned_ns);
+                }
                 shared.control().samples.parked.add(seen);
             }
             if Instant::now() >= asked {

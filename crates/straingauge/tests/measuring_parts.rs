@@ -91,7 +91,7 @@ mod companions {
             // Makes the engine fail without sending anything.
             plan.addresses.clear();
         }
-        let load = UpcomingLoad { plan: &plan, sweep: Sweep::Single };
+        let load = UpcomingLoad { plan: &plan, sweep: Sweep::Single, is_live: false };
         let result = companions.accompany(&load, &mut |_| {}, |events| {
             let result = load::run(&plan, &stop, events)?;
             let figures = result.figures(&plan);
