@@ -5,7 +5,7 @@ use record::{DoubtKind, Point, Severity, names};
 use std::collections::BTreeMap;
 
 /// The weight of a disturbed point; 1 for others.
-pub const DISTURBED_WEIGHT: f64 = 0.25;
+pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
 /// Up to this share of disturbed points, the undisturbed and repeated ones outweigh them.
 pub const DISTURBED_RATIO: f64 = 0.2;
 /// CPUs of other work below which the client waited for the server or for a CPU's wake-up (tens of microseconds on a
@@ -42,7 +42,7 @@ pub fn counted<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
 
 /// One sentence for each kind of doubt, except notes: the number of points that have it, and the words of the most
 /// severe one.
-pub fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
     let mut kinds: BTreeMap<DoubtKind, (usize, Severity, &str)> = BTreeMap::new();
     let mut total = 0;
     for point in points {
@@ -64,7 +64,7 @@ pub fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Stri
 }
 
 /// Whether the client or the path, not the server, determined a point's result.
-pub fn missed_the_server(point: &Point) -> bool {
+pub(crate) fn missed_the_server(point: &Point) -> bool {
     let is_the_servers =
         |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);
     point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid && !is_the_servers(doubt.kind))

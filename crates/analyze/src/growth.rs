@@ -52,7 +52,7 @@ pub(crate) fn function_names<'p>(points: impl Iterator<Item = &'p Point>) -> BTr
 
 /// CPU time of a function without its callees, microseconds per request. A point lists only its most expensive
 /// functions, so a missing one counts as 0. `None` if the point lists none.
-pub fn function_us(point: &Point, name: &str) -> Option<f64> {
+pub(crate) fn function_us(point: &Point, name: &str) -> Option<f64> {
     let named = point.functions.iter().filter(|known| known.function == name);
     // The sum of no values would be -0.
     (!point.functions.is_empty()).then(|| named.fold(0.0, |sum, known| sum + known.us_per_request))

@@ -54,7 +54,7 @@ pub fn own_limit(point: &Point) -> Option<f64> {
 }
 
 /// Saturation of the server's CPUs, other work included.
-pub fn saturation_by_any(point: &Point) -> Option<f64> {
+pub(crate) fn saturation_by_any(point: &Point) -> Option<f64> {
     larger(own_limit(point), point.value(names::SERVER_CPU_BUSY))
 }
 
@@ -105,10 +105,10 @@ pub fn cpu_figure(point: &Point) -> Option<Figure> {
 }
 
 /// With more failed requests, the CPU time of a request is mainly that of errors, which are often cheap.
-pub const FAILED_RATIO_FOR_COST: f64 = 0.05;
+pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
 
 /// Whether the CPU time of a request is mainly that of good answers.
-pub fn costs_are_of_answers(point: &Point) -> bool {
+pub(crate) fn costs_are_of_answers(point: &Point) -> bool {
     point.outcomes.failed_ratio() <= FAILED_RATIO_FOR_COST
 }
 

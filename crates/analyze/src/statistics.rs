@@ -109,14 +109,14 @@ pub fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// A value with Student's interval from its standard error; without an interval if it has no degrees of freedom.
-pub fn with_error(value: f64, error: f64, freedom: f64, confidence: f64, n: usize) -> Estimate {
+pub(crate) fn with_error(value: f64, error: f64, freedom: f64, confidence: f64, n: usize) -> Estimate {
     let reach = student(confidence, freedom).map(|quantile| quantile * error).filter(|reach| reach.is_finite());
     Estimate::new(value, reach.map(|reach| (value - reach, value + reach)), confidence, n)
 }
 
 /// The central interval of a value over random draws. With 400, ten draws determine each end of a 95 % interval,
 /// enough for two significant digits.
-pub fn interval_of_draws(
+pub(crate) fn interval_of_draws(
     confidence: f64,
     seed: u64,
     mut draw: impl FnMut(&mut ChaCha8Rng) -> Option<f64>,

@@ -23,18 +23,18 @@ pub mod polling;
 pub mod unloading;
 mod words;
 
-pub use crate::point::client_limited;
+pub(crate) use crate::point::client_limited;
 pub use crate::point::{cpu_figure, cpu_us, good_per_sec, softirq_beside_us};
-pub use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, unserved};
+pub(crate) use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
-pub use find::of_sweep;
+pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub use knee::knee_of;
 pub(crate) use knee::speaks_for;
 pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;
-pub use words::load_number;
+pub(crate) use words::load_number;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};

@@ -19,7 +19,7 @@ const ENTRIES: usize = 8;
 /// its code.
 const TO_CODE: usize = 22;
 const LONGEST_NAME: usize = 200;
-/// Maximum bytes of a program's variables that are searched.
+/// Maximum bytes of variables that are searched.
 const MOST_VARIABLES: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -48,8 +48,14 @@ impl GoFile {
     }
 
     /// Address and size of a section.
-    pub fn section(&self, name: &str) -> Option<(u64, u64)> {
+    fn section(&self, name: &str) -> Option<(u64, u64)> {
         self.sections.iter().find(|(of, ..)| of == name).map(|(_, address, bytes)| (*address, *bytes))
+    }
+
+    /// Address and words of a section.
+    pub fn variables(&self, name: &str) -> Option<(u64, Vec<u64>)> {
+        let (address, bytes) = self.section(name).filter(|(_, bytes)| *bytes <= MOST_VARIABLES)?;
+        Some((address, self.memory.words(address, bytes as usize / 8)?))
     }
 
     /// The program's table of functions.
@@ -57,8 +63,7 @@ impl GoFile {
         let (_, table, _) = self.sections.iter().find(|(name, ..)| is_table(name))?;
         let (start, bytes) = self.section(".text")?;
         let code = [".go.module", ".noptrdata", ".data"].into_iter().find_map(|name| {
-            let (at, bytes) = self.section(name).filter(|(_, bytes)| *bytes <= MOST_VARIABLES)?;
-            let words = self.memory.words(at, bytes as usize / 8)?;
+            let (_, words) = self.variables(name)?;
             let module = words.iter().position(|word| word == table)?;
             words.get(module + TO_CODE).copied()
         })?;

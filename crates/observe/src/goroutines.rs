@@ -15,8 +15,6 @@ use std::collections::HashMap;
 const MOST_GOROUTINES: usize = 1 << 16;
 /// Maximum entries for which the program's list has room.
 const MOST_LISTED: u64 = 1 << 24;
-/// Maximum bytes of a program's variables that are searched.
-const MOST_VARIABLES: u64 = 64 << 20;
 /// Bytes of a goroutine's descriptor that are read.
 const DESCRIPTOR: usize = 232;
 /// Offsets of the fields that were the same in all versions: bounds of the stack, stack pointer and program counter.
@@ -69,12 +67,11 @@ pub struct GoProgram {
 }
 
 impl GoProgram {
-    /// Searches a process's variables at these addresses, of these sizes.
-    pub fn search(pid: u32, ranges: &[(u64, u64)]) -> Option<GoProgram> {
+    /// Searches a process's variables: address and words of each part.
+    pub fn search(pid: u32, variables: &[(u64, Vec<u64>)]) -> Option<GoProgram> {
         let memory = Memory::of(pid);
         let (mut list, mut reasons) = (None, None);
-        for (start, size) in ranges.iter().copied().filter(|(_, size)| *size <= MOST_VARIABLES) {
-            let words = memory.words(start, size as usize / 8)?;
+        for (start, words) in variables {
             for (at, some) in words.windows(4).enumerate() {
                 let [one, two, three, four] = [some[0], some[1], some[2], some[3]];
                 if list.is_none() && one != 0 && (3..=MOST_LISTED).contains(&three) && (3..=three).contains(&two) {
@@ -100,8 +97,8 @@ impl GoProgram {
 impl Program for GoProgram {
     fn open(tid: u32) -> Option<GoProgram> {
         let program = GoFile::open(tid)?;
-        let ranges: Vec<(u64, u64)> = [".data", ".bss"].into_iter().filter_map(|name| program.section(name)).collect();
-        GoProgram::search(tid, &ranges)
+        let variables: Vec<_> = [".data", ".bss"].into_iter().filter_map(|name| program.variables(name)).collect();
+        GoProgram::search(tid, &variables)
     }
 
     /// Counts the goroutines that wait or could run.

@@ -44,8 +44,8 @@ pub struct JavaMachine {
 }
 
 impl Program for JavaMachine {
-    /// Finds the machine of a process and lets it open its socket; none if the process is not HotSpot's, or was told
-    /// not to answer.
+    /// Finds the machine of a process and lets it open its socket; none if it is not HotSpot's, or if its options
+    /// forbid it.
     fn open(pid: u32) -> Option<JavaMachine> {
         maps::of_process(pid).ok()?.iter().find(|mapping| mapping.file_name() == "libjvm.so")?;
         let status = fs::read(format!("/proc/{pid}/status")).ok()?;

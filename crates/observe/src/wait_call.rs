@@ -3,11 +3,11 @@
 
 use crate::group::ThreadId;
 use crate::maps;
+use crate::memory::Memory;
 use crate::proc_text::{WaitCall, parse_wait_call};
 use crate::processes::living_thread;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 
 const MAX_THREADS: usize = 64;
 /// Maximum descriptors counted for a select: the kernel's default limit per process (fs.nr_open, proc(5)).
@@ -76,14 +76,12 @@ impl WaitCalls {
 
 /// Number of descriptors in a process's select sets, whatever their numbers.
 fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
-    let memory = fs::File::open(format!("/proc/{tid}/mem")).ok()?;
+    let memory = Memory::of(tid);
     let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);
     let mut all = vec![0u64; words];
-    let mut set = vec![0u8; words * 8];
     for address in sets.into_iter().filter(|address| *address != 0) {
-        memory.read_exact_at(&mut set, address).ok()?;
-        for (all, bytes) in all.iter_mut().zip(set.as_chunks().0) {
-            *all |= u64::from_ne_bytes(*bytes);
+        for (all, word) in all.iter_mut().zip(memory.words(address, words)?) {
+            *all |= word;
         }
     }
     if let Some(last) = all.last_mut()

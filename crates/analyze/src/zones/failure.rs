@@ -69,7 +69,7 @@ pub fn judged(point: &Point, criteria: &Criteria) -> Option<TrialResult> {
 }
 
 /// The longest time without a response in a point's window, nanoseconds.
-pub fn stall_ns(point: &Point) -> f64 {
+pub(crate) fn stall_ns(point: &Point) -> f64 {
     1e3 * point.value(names::STALL_MAX).unwrap_or(0.0)
 }
 
@@ -98,7 +98,7 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
 }
 
 /// The crossed criteria that depend on no time: failed requests, no responses, connections without a response.
-pub fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
+pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
     // Connections of a closed loop always send.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;

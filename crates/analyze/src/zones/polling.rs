@@ -20,7 +20,7 @@ const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
 const WHY: &str = "the server polls: it is as busy at the lowest load";
 
 /// The points without the utilisation of polling CPUs and threads.
-pub fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
+pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
     let sweeps = [Sweep::Connections, Sweep::Rate].map(|sweep| super::levels::group(points, sweep));
     let polls = |name: &&str| {
         let is_full = sweeps.iter().any(|groups| is_full_at_the_lowest(groups, name, criteria));

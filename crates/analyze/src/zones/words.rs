@@ -13,7 +13,7 @@ pub fn load_words(load: f64, sweep: Sweep) -> String {
 }
 
 /// Formats a load without its unit.
-pub fn load_number(load: f64, sweep: Sweep) -> String {
+pub(crate) fn load_number(load: f64, sweep: Sweep) -> String {
     if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
 }
 

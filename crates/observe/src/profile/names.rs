@@ -5,6 +5,7 @@ use crate::bpf::types::names::KernelName;
 use crate::bpf::{self, Refusal};
 use crate::go_file::GoFile;
 use crate::maps::{self, Mapping};
+use crate::memory::Memory;
 use crate::processes::living_thread;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
@@ -13,7 +14,6 @@ use libbpf_rs::{Object, ProgramInput};
 use record::PlainText;
 use record::profile::Frame;
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::FileExt;
 
 /// Maximum length of a name, because C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
@@ -59,7 +59,7 @@ impl<'o> SymbolNames<'o> {
         let living = living_thread(pid);
         let source = Source::Process(Process::new(Pid::from(living)));
         let mappings = maps::of_process(living).unwrap_or_default();
-        let memory = std::fs::File::open(format!("/proc/{living}/mem")).ok();
+        let memory = Memory::of(living);
         let first: HashSet<u64> = stacks.iter().filter_map(|stack| stack.first().copied()).collect();
         // An ended process has no map, so its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
@@ -69,7 +69,7 @@ impl<'o> SymbolNames<'o> {
         for address in addresses {
             // Without frame pointers, the next word on the stack may be any address.
             let is_data = mappings.iter().any(|one| !one.is_executable && one.addresses.contains(&address));
-            let is_code = !is_data && (first.contains(&address) || is_after_call(memory.as_ref(), address + 1));
+            let is_code = !is_data && (first.contains(&address) || is_after_call(memory, address + 1));
             let frame = match found.next() {
                 _ if !is_code => None,
                 Some(Symbolized::Sym(symbol)) => Some(Frame {
@@ -137,11 +137,11 @@ fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
 }
 
 /// Whether the instruction before a return address is a call. If the code cannot be read, it may be one.
-fn is_after_call(memory: Option<&std::fs::File>, return_address: u64) -> bool {
-    let mut code = [0; 8];
-    let Some(start) = return_address.checked_sub(code.len() as u64) else { return false };
-    let is_read = memory.is_some_and(|memory| memory.read_exact_at(&mut code, start).is_ok());
-    !is_read || ends_in_call(code)
+fn is_after_call(memory: Memory, return_address: u64) -> bool {
+    const LONGEST: usize = 8;
+    let Some(start) = return_address.checked_sub(LONGEST as u64) else { return false };
+    let code = memory.read(&[(start, LONGEST)]).pop().unwrap_or_default();
+    code.first_chunk().is_none_or(|code| ends_in_call(*code))
 }
 
 /// Whether these bytes of code end in a call: `e8` with four bytes, or `ff /2` with its operand (Intel's Software

@@ -40,7 +40,7 @@ fn variables(goroutines: Vec<Vec<u64>>) -> Vec<u64> {
 }
 
 fn searched(variables: &[u64]) -> Option<GoProgram> {
-    GoProgram::search(std::process::id(), &[(variables.as_ptr() as u64, variables.len() as u64 * 8)])
+    GoProgram::search(std::process::id(), &[(variables.as_ptr() as u64, variables.to_vec())])
 }
 
 #[test]
