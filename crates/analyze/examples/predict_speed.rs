@@ -1,6 +1,7 @@
 //! Times the solvers of `analyze::predict` for `bench/predict/run`: one CSV line per round.
 
-use analyze::predict::{check, readings::ModelPoint};
+use analyze::predict::check;
+use statistics::server::ModelPoint;
 use std::time::Instant;
 
 fn readings() -> Vec<ModelPoint> {

@@ -14,10 +14,10 @@ pub use words::{effect_words, headline, place_words, sentences, slowed_words, va
 
 use crate::disturbance::counted;
 use crate::point::{by_load, client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
-use crate::statistics::{self, median};
 use crate::within;
 use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, SlowPlace, Sweep, names};
 use serde::Serialize;
+use statistics::{self, median};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fixed, so that the same run always gives the same result.

@@ -18,11 +18,11 @@ pub use words::{headline, load_words};
 
 use crate::disturbance;
 use crate::point::{by_load, cpu_us, good_per_sec, lost_ratio};
-use crate::statistics::student;
 use crate::{Refused, within, zones};
 use pooled::{CommonLoad, PooledChange, StandardError, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
+use statistics::student;
 
 /// The direction in which a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]

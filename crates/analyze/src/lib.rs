@@ -16,7 +16,6 @@ pub mod predict;
 pub mod profile;
 pub mod programs;
 pub mod shown;
-pub mod statistics;
 pub mod sweep;
 pub mod watch;
 pub mod watched;

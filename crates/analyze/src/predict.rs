@@ -9,13 +9,9 @@ pub mod check;
 pub mod curve;
 pub mod demand;
 pub mod mix;
-pub mod open;
 pub mod open_points;
 pub mod question;
 pub mod readings;
-pub mod regression;
-pub mod server;
-pub mod usl;
 pub mod validate;
 pub mod what_if;
 
@@ -47,7 +43,7 @@ pub struct Prediction {
     /// Measured demands and lines, without a model.
     pub measured: Vec<Measured>,
     /// The chosen model, fitted to all points of the closed loop.
-    pub model: server::Server,
+    pub model: statistics::server::Server,
     /// The errors of every model on points that it was not fitted to.
     pub checks: Vec<check::Check>,
     /// The predictions of a fit up to half the yield point for the rest.
@@ -160,7 +156,7 @@ pub struct Fitted {
     /// The chosen model.
     pub choice: check::ModelChoice,
     /// The model fitted to resampled points, for intervals.
-    pub servers: Vec<server::Server>,
+    pub servers: Vec<statistics::server::Server>,
     /// As [`Prediction::extrapolation`].
     pub extrapolation: Option<check::Extrapolation>,
     /// As [`Prediction::validation`].
@@ -193,10 +189,10 @@ fn doubts(
     open_points: &[validate::CheckedNumber],
 ) -> Vec<String> {
     let server = &choice.server;
-    let is_law = server.form == server::Form::Usl;
+    let is_law = server.form == statistics::server::Form::Usl;
     let mut doubts = Vec::new();
     let busy = readings.most_busy_ratio();
-    if !is_law && !server.is_limited(0.0) && busy < server::FULL {
+    if !is_law && !server.is_limited(0.0) && busy < statistics::server::FULL {
         doubts.push(format!(
             "the server's CPUs were at most {:.0} % busy, so the knee was not measured: capacity, yield and failure \
              point assume that only the CPUs limit; any other limit is lower. Measure loads up to the yield point",
@@ -204,7 +200,7 @@ fn doubts(
         ));
     }
     let capacities: Vec<f64> = choice.alike.iter().map(|server| server.capacity_per_sec(0.0)).collect();
-    if let Some((low, high)) = crate::statistics::range(&capacities).filter(|(low, high)| *high > ALIKE * low) {
+    if let Some((low, high)) = statistics::range(&capacities).filter(|(low, high)| *high > ALIKE * low) {
         doubts.push(format!(
             "{} models predict these points equally well and give capacities of {}/s to {}/s: measure closer to \
              saturation to decide",

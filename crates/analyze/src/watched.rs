@@ -2,11 +2,11 @@
 //! no point measured is absent; the most frequent reason is printed with the table.
 
 use crate::point::by_load;
-use crate::statistics::median;
 use crate::zones::{counted_at, reduced};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
+use statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MOST_CLASS_ROWS: usize = 120;

@@ -6,8 +6,8 @@
 //! pairs if half of the points are disturbed.
 
 use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
-use crate::statistics::{estimate, median, weighted_mean, weighted_median};
 use record::{Estimate, Point};
+use statistics::{estimate, median, weighted_mean, weighted_median};
 use std::collections::BTreeMap;
 
 /// Fixed, so that the same run always gives the same result.

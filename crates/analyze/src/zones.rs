@@ -12,11 +12,9 @@
 //! within a repeat, because the machine's speed drifts between repeats; `docs/zones.md` explains the intervals.
 
 mod capacity;
-pub mod curve;
 pub mod doubts;
 pub mod failure;
 mod find;
-mod knee;
 mod levels;
 mod plan;
 pub mod polling;
@@ -29,8 +27,6 @@ pub(crate) use failure::{LevelTrial, TrialResult, judged, recovery, stall_ns, un
 pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
-pub use knee::knee_of;
-pub(crate) use knee::speaks_for;
 pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;

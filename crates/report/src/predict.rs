@@ -7,13 +7,13 @@ use crate::text::{list, wrap};
 use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
 use analyze::predict::question::{Predicted, PredictedAnswer};
-use analyze::predict::server::Form;
-use analyze::predict::usl::Usl;
 use analyze::predict::validate::CheckedNumber;
 use analyze::predict::what_if::WhatIfAnswer;
 use record::Estimate;
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
+use statistics::server::Form;
+use statistics::usl::Usl;
 
 fn number(value: f64, unit: &str) -> String {
     match unit {

@@ -10,7 +10,6 @@ use analyze::disturbance::DISTURBED_RATIO;
 use analyze::point::points_at;
 use analyze::programs;
 use analyze::shown::in_brackets;
-use analyze::statistics::median;
 use analyze::zones::{
     Findings, FullResource, Peak, PointFinding, PointPlace, SweepFindings, Zone, doubts, estimate_words, load_words,
 };
@@ -18,6 +17,7 @@ use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
 use record::{DoubtKind, Estimate, Figures, Origin, RunDir, SlowPlace, Status, Sweep, names};
 use serde::Serialize;
+use statistics::median;
 
 record::worded! {
     /// Certainty of an answer.

@@ -6,10 +6,10 @@ use super::stage::{self, FoundLimit};
 use analyze::account::{AccountLevel, levels};
 use analyze::disturbance::{self, counted};
 use analyze::point::{allowed_cpus, is_crowded, most, own_limit, points_at};
-use analyze::statistics::median;
 use analyze::zones::{Findings, Level, PointPlace, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
+use statistics::median;
 use std::cell::OnceCell;
 
 /// Least share of the server's own work at which full CPUs count as filled by the server.

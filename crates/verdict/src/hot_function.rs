@@ -1,7 +1,6 @@
 //! The function that fills the server's CPU, if points were profiled.
 
 use super::evidence::{Evidence, at_least, cpu_share};
-use analyze::statistics::mean;
 use analyze::zones::percent;
 use record::layers::Layer;
 use record::point::FunctionCost;
@@ -9,6 +8,7 @@ use record::profile::SYSTEM_CALLS;
 use record::text::plain;
 use record::units::grouped;
 use record::{Point, names};
+use statistics::mean;
 use std::collections::BTreeMap;
 
 /// Least share of the server's CPU time for a function to be named; three standard errors below the estimate must reach

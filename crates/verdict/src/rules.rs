@@ -64,13 +64,13 @@ use super::proof::{Dearer, ELSEWHERE};
 use super::stage::{AccountRange, FoundLimit, LITTLE_IDLE};
 use analyze::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use analyze::point::answers;
-use analyze::predict::regression;
-use analyze::statistics::{median, range};
 use analyze::zones::{load_words, percent};
 use record::account::{ADDRESS_SPACE, WaitKind};
 use record::text::plain;
 use record::units::{count, format_bytes, format_nanos, format_si, grouped};
 use record::{Point, SlowPlace, Sweep, names};
+use statistics::regression;
+use statistics::{median, range};
 
 /// One rule.
 pub struct Rule {

@@ -3,9 +3,9 @@
 use super::evidence::{Evidence, typical};
 use super::layout::{PossibleGain, UserTimeSaving};
 use super::rules::{GROWTH_RATIO, LEAST_REQUESTS, LEAST_TICKS};
-use analyze::statistics::mean_and_error;
 use analyze::zones::{Findings, Level, load_words};
 use record::{Point, RunDir, Sweep, names};
+use statistics::mean_and_error;
 
 /// Least share of user time in the growth of CPU time.
 const USER_GROWTH_SHARE: f64 = 0.5;

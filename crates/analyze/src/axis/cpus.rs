@@ -3,13 +3,13 @@
 use super::{estimate, value_words};
 use crate::account::{self, AccountLevel, WaitLevel};
 use crate::point::good_per_sec;
-use crate::predict::usl::{self, Usl};
 use crate::shown::in_brackets;
 use crate::within::{Visit, visits};
 use crate::zones::{self, FullResource};
 use record::units::percent;
 use record::{Axis, Criteria, Estimate, Point};
 use serde::Serialize;
+use statistics::usl::{self, Usl};
 use std::collections::BTreeMap;
 
 /// Least numbers of CPUs that distinguish coherency from contention.

@@ -7,10 +7,10 @@
 use super::{SEED, estimate};
 use crate::disturbance::counted;
 use crate::point::{client_limited, cpu_us, most};
-use crate::statistics::{bootstrap, median, student};
 use crate::within;
 use record::{Criteria, Estimate, Pace, Point, names};
 use serde::Serialize;
+use statistics::{bootstrap, median, student};
 use std::collections::BTreeMap;
 
 /// The forecast makes a place cheaper by this share of a request's CPU time.

@@ -3,9 +3,9 @@
 //! Zeger, 1986), tested with Student's t. Paired sides are compared within repeats; otherwise each side has its own
 //! error (Welch, 1947).
 
-use crate::statistics::{weighted_median, with_error};
 use crate::within::{RepeatPair, Visit, paired};
 use record::Estimate;
+use statistics::{weighted_median, with_error};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 

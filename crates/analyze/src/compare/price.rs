@@ -4,10 +4,10 @@
 use super::words::{change_words, ends_words, limit_words, percent, range_words};
 use super::{Better, Comparison, Difference, Outcome};
 use crate::shown::in_brackets;
-use crate::statistics::{mean, mean_estimate};
 use record::units::{count, format_bytes, grouped};
 use record::{Estimate, Point, RunDir, names};
 use serde::Serialize;
+use statistics::{mean, mean_estimate};
 use std::collections::BTreeMap;
 
 /// The cost of the command of `find --beside`.

@@ -4,11 +4,11 @@
 use crate::Refused;
 use crate::growth::LAYERS;
 use crate::point::{costs_are_of_answers, good_per_sec};
-use crate::statistics::median;
 use record::layers::Layer;
 use record::point::FunctionCost;
 use record::text::plain;
 use record::{Pace, Point, RunDir};
+use statistics::median;
 
 /// Points with at least this share of the highest throughput are used, because their cost determines the capacity.
 const NEAR: f64 = 0.8;

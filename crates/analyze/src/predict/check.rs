@@ -1,12 +1,12 @@
 //! Chooses a model by cross-validation: each level is predicted by a model fitted to the others. A model fitted up to
 //! half the yield point must also predict everything beyond.
 
-use super::readings::{ModelPoint, Readings, levels, typical, typicals};
-use super::server::{Form, Server, fit};
+use super::readings::{Readings, levels, typical, typicals};
 use crate::Refused;
-use crate::statistics::{interval_of, median, random};
 use rand::RngExt;
 use serde::Serialize;
+use statistics::server::{Form, ModelPoint, Server, fit};
+use statistics::{interval_of, median, random};
 
 /// A model passes if half of its cross-validated throughputs have at most this error,
 pub const MEDIAN_ERROR: f64 = 0.10;
@@ -269,7 +269,7 @@ fn farsighted(low: &[ModelPoint], cpus: f64) -> Vec<(f64, Form)> {
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    crate::statistics::range(values.filter(|value| value.is_finite()))
+    statistics::range(values.filter(|value| value.is_finite()))
 }
 
 /// Fits to the levels up to half of the yield point and predicts the others. If no yield point was measured, that of

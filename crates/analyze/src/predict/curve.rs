@@ -3,10 +3,10 @@
 use super::check;
 use super::question::{pick, shapes};
 use super::readings;
-use super::server::Server;
 use super::{Fitted, fitted_to};
 use crate::Refused;
 use record::RunDir;
+use statistics::server::Server;
 
 const STEPS_PER_DOUBLING: f64 = 4.0;
 

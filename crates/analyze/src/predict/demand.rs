@@ -1,11 +1,12 @@
 //! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate. Banga
 //! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change on the way.
 
-use super::readings::{ModelPoint, levels, typicals};
-use super::regression::{FittedLine, line};
-use crate::statistics::{mean_estimate, median};
+use super::readings::{levels, typicals};
 use record::Estimate;
 use serde::Serialize;
+use statistics::regression::{FittedLine, line};
+use statistics::server::ModelPoint;
+use statistics::{mean_estimate, median};
 
 type CpuPart<'a> = (&'static str, &'a dyn Fn(&ModelPoint) -> Option<f64>);
 

@@ -6,13 +6,14 @@
 //! decomposition). Webmonitor separated its classes for the same reason: a mean is useless if a few sizes are a
 //! thousand times larger than the others.
 
-use super::readings::{ModelPoint, read, typicals};
+use super::readings::{read, typicals};
 use crate::Refused;
 use nalgebra::{DMatrix, DVector};
 use record::text::plain;
 use record::workload::Grouping;
 use record::{RunDir, Sweep};
 use serde::Serialize;
+use statistics::server::ModelPoint;
 
 /// Mixes whose smallest singular value is a smaller share of the largest cannot separate classes.
 const ALIKE: f64 = 0.02;
@@ -113,7 +114,7 @@ fn row(run: &RunDir) -> Result<RunMix, Refused> {
 fn demand_in_common(row: &RunMix, rows: &[RunMix]) -> Option<f64> {
     let is_common = |load: f64| rows.iter().all(|other| other.levels.iter().any(|level| level.load == load));
     let demands = row.levels.iter().filter(|level| is_common(level.load)).map(|level| level.demand_s);
-    crate::statistics::median(demands)
+    statistics::median(demands)
 }
 
 fn solve(shares: DMatrix<f64>, demands: &[f64]) -> Option<Vec<f64>> {

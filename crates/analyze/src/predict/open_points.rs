@@ -1,12 +1,12 @@
 //! Compares the run's open-loop points with the chosen model: a limit that only they show, and a prediction for each.
 
 use super::demand::Shape;
-use super::open::Queue;
 use super::question::shapes;
 use super::readings::{Readings, typicals};
-use super::server::{FULL, Server};
 use super::validate::{CheckedNumber, RATE_ERROR, checked};
 use record::units::{format_nanos, format_si};
+use statistics::queue::Queue;
+use statistics::server::{FULL, Server};
 
 /// The lowest offered rate that failed with no higher rate held, requests per second.
 pub fn fails_at(readings: &Readings) -> Option<f64> {

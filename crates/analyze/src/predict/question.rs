@@ -5,14 +5,14 @@ use super::cheaper::Cheaper;
 use super::check::{ModelChoice, interval};
 use super::demand::{Shape, shape};
 use super::mix::MixCost;
-use super::open::Queue;
 use super::open_points;
-use super::readings::{ModelPoint, Readings};
-use super::server::{Form, LoadedServer, Server, first};
+use super::readings::Readings;
 use crate::Refused;
 use record::units::{count, format_si, percent};
 use record::{Estimate, WhatIf};
 use serde::Serialize;
+use statistics::queue::Queue;
+use statistics::server::{Form, LoadedServer, ModelPoint, Server, first};
 
 /// Rates above this multiple of the highest measured one are not predicted, for each CPU.
 const REACH: f64 = 10.0;

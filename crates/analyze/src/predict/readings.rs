@@ -3,54 +3,14 @@
 use crate::Refused;
 use crate::compare;
 use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
-use crate::statistics::median;
 use record::text::plain;
 use record::{Criteria, Pace, Point, RunDir, RunRecord, Sweep, names};
+use statistics::median;
+use statistics::server::ModelPoint;
 use std::collections::BTreeSet;
 
 /// With more other work, the busy share of the CPUs does not show the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
-
-/// A point in the models' form.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ModelPoint {
-    /// Connections (closed loop) or offered requests per second (open loop).
-    pub load: f64,
-    /// Requests in flight on each connection.
-    pub in_flight: f64,
-    /// Whether the requests on a connection are answered in order.
-    pub is_in_order: bool,
-    /// Cold connections during the load.
-    pub cold: f64,
-    /// Good answers per second; may be 0 in the open loop.
-    pub throughput_per_sec: f64,
-    /// Server CPU time per good answer, seconds.
-    pub demand_s: f64,
-    /// Number of busy CPUs of the server.
-    pub busy_cpus: f64,
-    /// User part of the busy CPUs.
-    pub user_cpus: Option<f64>,
-    /// Kernel part (system and softirq) of the busy CPUs.
-    pub kernel_cpus: Option<f64>,
-    /// Mean response time, seconds.
-    pub mean_s: Option<f64>,
-    /// Median response time, seconds.
-    pub p50_s: Option<f64>,
-    /// 99th percentile of the response time, seconds.
-    pub p99_s: Option<f64>,
-    /// Threads of the server.
-    pub threads: Option<f64>,
-    /// Whether a criterion of failure was crossed.
-    pub failed: bool,
-}
-
-impl ModelPoint {
-    /// Time from one request to the next in the same place of a closed loop, seconds (Little's law): the response
-    /// time, and the client's time until it sends again (connecting).
-    pub fn cycle_s(&self) -> f64 {
-        self.load * self.in_flight / self.throughput_per_sec
-    }
-}
 
 /// The readings of all runs together.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -6,11 +6,11 @@
 
 use super::check::Extrapolation;
 use super::demand::shape;
-use super::readings::{ModelPoint, Readings, levels, typicals};
-use super::server::{Server, first};
-use crate::statistics::median;
+use super::readings::{Readings, levels, typicals};
 use crate::zones::Findings;
 use serde::Serialize;
+use statistics::median;
+use statistics::server::{ModelPoint, Server, first};
 
 /// Largest error of a throughput or a rate, as a share.
 pub const RATE_ERROR: f64 = 0.10;
@@ -197,7 +197,7 @@ fn doubts(
     }
     let scatter = |level: &Vec<ModelPoint>| {
         let rates: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec).collect();
-        let (low, high) = crate::statistics::range(&rates)?;
+        let (low, high) = statistics::range(&rates)?;
         Some((level[0].load, high / low - 1.0, rates.len()))
     };
     let scattered = levels(&readings.closed).iter().filter_map(scatter).max_by(|a, b| a.1.total_cmp(&b.1));

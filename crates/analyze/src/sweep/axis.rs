@@ -6,12 +6,12 @@ use super::{Load, Planner, Remeasured, SweepStep, all_measured, done, ladder};
 use crate::axis::conforms;
 use crate::disturbance::counted;
 use crate::point::cpu_us;
-use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::scenario::SweepPlan;
 use record::{Axis, AxisPlace, AxisPlan, Point, SlowPlace, Sweep, names};
+use statistics::random;
 
 const GEOMETRIC_FACTOR: f64 = 2.0;
 const MAX_VALUES: usize = 64;

@@ -4,12 +4,12 @@
 
 use super::schedule::WindowSchedule;
 use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, failed_twice, ladder, sure};
-use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Point, Sweep};
+use statistics::random;
 use std::collections::BTreeSet;
 
 /// The share of the remaining time for the sweep over connections when the search over rate follows.
@@ -107,7 +107,7 @@ impl ConnectionSweep {
         // With enough repeats, only loads near the knee narrow its interval.
         let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());
         let knee = knee.filter(|_| self.repeat > MIN_REPEATS && !self.plan.unload);
-        let is_far = |load: u64| knee.is_some_and(|knee| !zones::speaks_for(knee, load as f64));
+        let is_far = |load: u64| knee.is_some_and(|knee| !statistics::knee::speaks_for(knee, load as f64));
         let mut up: Vec<u64> = self.loads.iter().copied().filter(|load| !is_far(*load)).collect();
         if self.plan.unload {
             let down = up.iter().rev().skip(1).map(|load| Load::Unloading(*load));

@@ -7,12 +7,12 @@
 use super::length::{needed_ns, too_short};
 use super::schedule::WindowSchedule;
 use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, sure};
-use crate::statistics::random;
 use crate::zones::{self, PointFinding, STALLS, SweepFindings, TrialResult, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Point, Sweep};
+use statistics::random;
 use std::collections::BTreeSet;
 
 /// Points of the curve, as shares of the lower and the upper bound. A nearby rate that was measured before replaces

@@ -5,11 +5,11 @@
 
 use super::schedule::{SHORTEST_NS, WindowSchedule};
 use super::{Load, Planner, Remeasured, SweepStep, done, failed_twice, ladder};
-use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::Point;
 use record::scenario::SweepPlan;
+use statistics::random;
 
 const LEAST_ROUNDS: u32 = 2;
 /// A round begins only if there is time for this share of the longest round.

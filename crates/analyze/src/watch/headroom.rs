@@ -352,7 +352,7 @@ impl<'a> StepWindow<'a> {
     /// Why the server may become full before any measured limit: requests wait even at the lower half of the rates.
     fn long_waits(&self) -> Option<String> {
         let rates = self.steps.iter().map(HeadroomStep::rate);
-        let middle = crate::statistics::median(rates)?;
+        let middle = statistics::median(rates)?;
         let below = self.steps.iter().filter(|step| step.rate() <= middle);
         let calm = ClassTotals::sum(below.flat_map(|step| &step.classes));
         let elapsed_ns = (calm.timed > 0).then(|| calm.elapsed_ns as f64 / calm.timed as f64)?;

@@ -3,12 +3,12 @@
 //! request costs the same up to there.
 
 use super::recording::{KeptReading, Recording};
-use crate::predict::regression::{FittedLine, line};
 use crate::shown::in_brackets;
-use crate::statistics::{coefficient_of_variation, mean};
 use record::units::format_si;
 use record::watch::system::CpuModes;
 use serde::Serialize;
+use statistics::regression::{FittedLine, line};
+use statistics::{coefficient_of_variation, mean};
 
 const CONFIDENCE: f64 = 0.95;
 /// Maximum windows of a recording; the paper's lasted 15 minutes.

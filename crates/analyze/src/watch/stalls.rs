@@ -12,11 +12,11 @@
 //! of them coincide with at least probability (interval / period)^(n - 1).
 
 use super::recording::Recording;
-use crate::predict::regression::line;
 use crate::shown::in_brackets;
 use record::Estimate;
 use record::units::{count, format_nanos, format_si};
 use serde::Serialize;
+use statistics::regression::line;
 
 const CONFIDENCE: f64 = 0.95;
 const SILENT_RATIO: f64 = 0.05;
@@ -106,7 +106,7 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         }
     }
     let busy = intervals.iter().filter(|one| one.requests > 0.0).map(RequestInterval::per_sec);
-    let Some(usual_per_sec) = crate::statistics::median(busy) else {
+    let Some(usual_per_sec) = statistics::median(busy) else {
         return Err("not measured: there was no request".into());
     };
     let is_silent = |one: &RequestInterval| one.per_sec() < SILENT_RATIO * usual_per_sec;
@@ -129,7 +129,7 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         ));
     }
     let lengths = intervals.iter().map(|one| one.seconds);
-    let interval_s = crate::statistics::median(lengths).unwrap_or(0.0);
+    let interval_s = statistics::median(lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
         return Err(format!(
             "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to distinguish a stall \

@@ -4,9 +4,9 @@ use super::levels::counted_at;
 use super::words::load_words;
 use super::{Level, PointFinding, PointPlace, failure};
 use crate::point::good_per_sec;
-use crate::statistics::{bootstrap, median};
 use record::units::format_si;
 use record::{Criteria, Point, Sweep};
+use statistics::{bootstrap, median};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 0x4341;

@@ -1,13 +1,13 @@
 //! Decides whether a trial failed, and between which loads failure begins.
 
-use super::curve::isotonic;
 use super::{PointFinding, PointPlace};
 use crate::disturbance::DISTURBED_WEIGHT;
 use crate::shown::{nanos_against, percent_against};
-use crate::statistics::interval_of_draws;
 use rand::RngExt;
 use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
+use statistics::curve::isotonic;
+use statistics::interval_of_draws;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A larger share of connections without a response byte is a failure, because the 99th percentile then has no
@@ -302,15 +302,18 @@ struct FailedShare {
 
 /// Ascending loads.
 fn shares(trials: &[LevelTrial], disturbed_weight: f64) -> Vec<FailedShare> {
-    let weight = |trial: &LevelTrial| trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
-    by_load(trials)
-        .chunk_by(|a, b| a.load == b.load)
-        .map(|same| {
-            let failed: f64 = same.iter().map(|trial| weight(trial) * trial.judged.failing_ratio()).sum();
-            let weight: f64 = same.iter().map(|trial| weight(trial)).sum();
-            FailedShare { load: same[0].load, failed: failed / weight, weight }
-        })
-        .collect()
+    let mut shares: Vec<FailedShare> = Vec::new();
+    for trial in trials {
+        let at = shares.partition_point(|one| one.load < trial.load);
+        if shares.get(at).is_none_or(|one| one.load != trial.load) {
+            shares.insert(at, FailedShare { load: trial.load, failed: 0.0, weight: 0.0 });
+        }
+        let weight = trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
+        shares[at].failed += weight * trial.judged.failing_ratio();
+        shares[at].weight += weight;
+    }
+    shares.iter_mut().for_each(|one| one.failed /= one.weight);
+    shares
 }
 
 /// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.

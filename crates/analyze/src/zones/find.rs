@@ -1,6 +1,5 @@
 //! Combines levels, curves and trials into zones and points.
 
-use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, LevelTrial, TrialResult};
 use super::words::load_words;
 use super::{
@@ -8,10 +7,11 @@ use super::{
 };
 use super::{capacity, doubts};
 use crate::point::{answers, costs_are_of_answers, cpu_us};
-use crate::statistics::{coefficient_of_variation, interval_of_draws};
 use crate::within;
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
+use statistics::curve::{BlockCurve, Crossing};
+use statistics::{coefficient_of_variation, interval_of_draws};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 

@@ -1,11 +1,12 @@
 //! Points grouped by load: the levels of a sweep.
 
 use super::failure::{LevelTrial, TrialResult, crossed, fails, judged};
-use super::{Level, Spread, Zone, curve::CurvePoint};
+use super::{Level, Spread, Zone};
 use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
 use crate::point::{by_load, client_limited, cpu_us, good_per_sec, is_crowded, most, reap_of_p99, softirq_beside_us};
-use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
+use statistics::curve::CurvePoint;
+use statistics::{median, range};
 
 /// The count of this many random requests is exact to 1 %; repeats on a machine hardly agree better.
 const EXACT_REQUESTS: f64 = 1e4;

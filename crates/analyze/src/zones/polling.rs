@@ -4,8 +4,8 @@
 
 use crate::disturbance::counted;
 use crate::point::{cpu_us, good_per_sec, is_crowded};
-use crate::statistics::median;
 use record::{Criteria, Point, RunDir, Sweep, names};
+use statistics::median;
 use std::borrow::Cow;
 
 /// A request to a polling server costs at least this many times as much at the lowest load as at another load,

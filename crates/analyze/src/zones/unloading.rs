@@ -10,11 +10,11 @@
 
 use crate::axis::{FigureChange, estimate};
 use crate::disturbance::{DISTURBED_RATIO, counted, is_disturbed};
-use crate::statistics::{median, range};
 use crate::within::{self, Pairs, RepeatPair, Visit};
 use crate::zones::{LevelTrial, PointFinding, PointPlace, SweepFindings, fails, load_words, percent, recovery};
 use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
 use serde::Serialize;
+use statistics::{median, range};
 use std::collections::BTreeMap;
 
 /// The two ways differ at a load if throughput on the way down is at most this share of that on the way up,

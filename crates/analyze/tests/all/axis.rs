@@ -5,7 +5,6 @@ use crate::fixture::{self, axis_plan, axis_point};
 use analyze::axis::cpus::Scaling;
 use analyze::axis::layers::{LayersAt, OVERALL};
 use analyze::axis::{self, AxisFindings, of_points, sentences as of_axis};
-use analyze::predict::usl::Usl;
 use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
 use analyze::zones;
 use record::profile::NOT_SAMPLED;
@@ -14,6 +13,7 @@ use record::{
     Axis, AxisPlace, AxisPlan, Criteria, Doubt, DoubtKind, Estimate, Figure, Figures, Origin, Point, RunDir, RunKind,
     Severity, Sweep, names,
 };
+use statistics::usl::Usl;
 
 /// Runs the planner to its end.
 fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>, String) {

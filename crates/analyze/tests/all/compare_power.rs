@@ -3,9 +3,9 @@
 
 use crate::fixture;
 use analyze::compare::{self, Comparison, Conclusion};
-use analyze::statistics::random;
 use rand::RngExt;
 use record::{DoubtKind, Figure, Origin, Pace, Point, RunDir, Sweep, names};
+use statistics::random;
 use std::path::PathBuf;
 
 /// A machine; scatter as standard deviations of logarithms.
@@ -32,7 +32,7 @@ fn runs(machine: Machine, times: f64, rounds: u32, seed: u64, in_turn: bool) -> 
     let mut random = random(seed);
     // The sum of twelve uniform numbers is nearly normal.
     let mut normal = move || (0..12).map(|_| random.random_range(-0.5..0.5)).sum::<f64>();
-    let mut choice = analyze::statistics::random(!seed);
+    let mut choice = statistics::random(!seed);
     let mut points = [Vec::new(), Vec::new()];
     for repeat in 0..rounds {
         let both = machine.drift * normal();
@@ -148,7 +148,7 @@ fn a_ratio_lies_in_its_interval_as_often_as_stated() {
 fn a_worsening_of_the_stated_size_is_found_about_as_often_as_stated() {
     let size = |found: &Comparison| found.figure(names::THROUGHPUT).unwrap().detectable_ratio.unwrap();
     let sizes: Vec<f64> = many(SHARED, 1.0, 5, MANY, true).iter().map(size).collect();
-    let size = analyze::statistics::median(&sizes).unwrap();
+    let size = statistics::median(&sizes).unwrap();
     let found = many(SHARED, 1.0 / (1.0 - size), 5, MANY, true);
     let seen = found.iter().filter(|one| one.figure(names::THROUGHPUT).unwrap().is_found()).count() as f64;
     assert!((0.65..0.95).contains(&(seen / MANY as f64)), "{seen} of {MANY} at {size}");

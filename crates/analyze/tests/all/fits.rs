@@ -1,7 +1,7 @@
 //! Compares regressions and the Universal Scalability Law with published fits.
 
-use analyze::predict::server::{Form, Server};
-use analyze::predict::{regression, usl};
+use statistics::server::{Form, Server};
+use statistics::{regression, usl};
 
 /// SPEC SDM91 on a Sun SPARCcenter 2000, October 1994; in Gunther, Guerrilla Capacity Planning, 2007.
 const SPECSDM91: [(f64, f64); 7] =
@@ -104,7 +104,7 @@ fn the_line_through_norris_data_has_the_certified_digits() {
     let line = regression::line(&points, 0.95).unwrap();
     prints_as(line.slope.value, 9, "1.002116818");
     prints_as(line.intercept.value, 9, "-0.262323074");
-    let quantile = analyze::statistics::student(0.95, points.len() as f64 - 2.0).unwrap();
+    let quantile = statistics::student(0.95, points.len() as f64 - 2.0).unwrap();
     let standard_error = |estimate: record::Estimate| (estimate.high.unwrap() - estimate.value) / quantile;
     prints_as(standard_error(line.slope), 12, "0.000429796848");
     prints_as(standard_error(line.intercept), 9, "0.232818234");

@@ -2,7 +2,6 @@
 //! servers are simulated request by request.
 
 use crate::server::{Bench, Server, plan};
-use analyze::statistics::median;
 use analyze::sweep::{Load, Planner, RateSearch, SweepStep};
 use analyze::zones;
 use proptest::prelude::*;
@@ -10,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Figure, Origin, names};
+use statistics::median;
 
 /// Maximum rates of a search, however many blocks it has: those of a block and those of the way there, without those
 /// that the bounds move over.

@@ -1,6 +1,5 @@
 //! How much more load a watched server can take, and the rate at which a resource is full.
 
-use analyze::statistics::random;
 use analyze::watch::headroom::Estimator;
 use analyze::watch::headroom::full::{ResourceUse, full_at};
 use rand::RngExt;
@@ -9,6 +8,7 @@ use record::watch::{
     BusyThread, ClassTotals, CpuTotals, Descriptors, Headroom, Limit, LimitKind, LimitTotals, OpenRequest, OpenTotals,
     Range, Reading,
 };
+use statistics::random;
 
 /// A server with two threads on two CPUs.
 fn server() -> Reading {

@@ -2,9 +2,9 @@
 
 use crate::server::{Bench, Server};
 use crate::{fixture, reference};
-use analyze::predict::server::Form;
 use analyze::predict::{self, Prediction};
 use record::{Figure, Origin, Point, RunDir, RunRecord, Status, Sweep, WhatIf, names};
+use statistics::server::Form;
 use std::path::PathBuf;
 
 fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
@@ -145,7 +145,7 @@ fn background_work_is_distinguished_from_the_cost_of_requests() {
 }
 
 /// A server with the demand of the fitted form, so that only noise separates model and points.
-fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
+fn of_form(truth: statistics::server::Server, loads: &[u64]) -> RunDir {
     let mut run = measured(&Server { path: truth.path_s, noise: 0.005, drift: 0.005, ..Server::default() }, loads, 3);
     for point in &mut run.points {
         let state = truth.closed(point.connections as f64, 0.0);
@@ -169,7 +169,7 @@ fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
 #[test]
 fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
     let plain = asked(&measured(&quiet(), &LOADS, 3), WhatIf::default()).model;
-    let truth = predict::server::Server {
+    let truth = statistics::server::Server {
         form: Form::WakingDoubling,
         base_s: 6e-6,
         wake_s: 8e-6,
@@ -199,7 +199,7 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
 #[test]
 fn a_cost_that_is_higher_after_idling_is_not_extrapolated_to_a_full_server() {
     let plain = asked(&measured(&quiet(), &LOADS, 3), WhatIf::default()).model;
-    let truth = predict::server::Server {
+    let truth = statistics::server::Server {
         form: Form::Cooling,
         base_s: 14e-6,
         wake_s: 160e-6,

@@ -5,12 +5,12 @@
 use crate::fixture;
 use crate::server::{Bench, Server as Queue};
 use analyze::Refused;
-use analyze::predict::server::Form;
 use analyze::predict::{self, Prediction};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::{Figure, Origin, Point, RunDir, WhatIf, names};
+use statistics::server::Form;
 use std::path::PathBuf;
 
 /// The limit of a server.

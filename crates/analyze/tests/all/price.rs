@@ -74,7 +74,7 @@ fn a_find_without_a_price_states_the_size_that_it_could_detect() {
     assert!(words.contains("% would have been found"), "{words}");
     // A cost of that size is found in about 8 of 10 comparisons.
     let sizes: Vec<f64> = all.iter().map(|(_, found)| cpu(found).detectable_ratio.unwrap()).collect();
-    let size = 1.0 + analyze::statistics::median(&sizes).unwrap();
+    let size = 1.0 + statistics::median(&sizes).unwrap();
     let found = (0..60).filter(|seed| cpu(&priced(size, 300 + seed, 5).1).is_found()).count();
     assert!((40..=59).contains(&found), "a price of {size} was found in {found} of 60");
 }

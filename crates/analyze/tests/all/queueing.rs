@@ -1,7 +1,7 @@
 //! Compares a simulated queue with Poisson arrivals with the textbooks' formulas.
 
-use analyze::predict::open;
 use proptest::prelude::*;
+use statistics::queue;
 
 #[track_caller]
 fn near(found: f64, expected: f64, digits: i32) {
@@ -11,15 +11,15 @@ fn near(found: f64, expected: f64, digits: i32) {
 
 #[test]
 fn single_stations_follow_erlang_and_pollaczek_khinchine() {
-    let four = open::general_service(3.0, 1.0, 1.0, 4).unwrap();
+    let four = queue::general_service(3.0, 1.0, 1.0, 4).unwrap();
     near(four.waits_ratio, 27.0 / 53.0, 12);
     near(four.response_s, 1.509433962264, 12);
     // Mean wait: rate E[S^2] / (2 (1 - utilisation)); constant service halves that of exponential service.
     for (cv_squared, second_moment) in [(0.0, 1.0), (1.0, 2.0), (9.0, 10.0)] {
-        let queue = open::general_service(0.8, 1.0, cv_squared, 1).unwrap();
+        let queue = queue::general_service(0.8, 1.0, cv_squared, 1).unwrap();
         near(queue.wait_s, 0.8 * second_moment / (2.0 * 0.2), 12);
     }
-    let queue = open::general_service(0.8, 1.0, 1.0, 1).unwrap();
+    let queue = queue::general_service(0.8, 1.0, 1.0, 1).unwrap();
     // M/M/1: P(W > t) = utilisation exp(-t (1 - utilisation) / service).
     near(0.8 * (-queue.wait_quantile_s(0.99) * 0.2).exp(), 0.01, 12);
     assert_eq!(queue.wait_quantile_s(0.1), 0.0, "20 % do not wait at all");
@@ -35,12 +35,12 @@ fn an_overloaded_queue_has_no_answer() {
         (1.0, 0.1, 1.0, 0),
     ] {
         assert_eq!(
-            open::general_service(rate, service_s, cv_squared, servers),
+            queue::general_service(rate, service_s, cv_squared, servers),
             None,
             "{rate} {service_s} {cv_squared}"
         );
     }
-    assert_eq!(open::general_service(0.0, 1.0, 1.0, 0), None, "nobody serves nobody");
+    assert_eq!(queue::general_service(0.0, 1.0, 1.0, 0), None, "nobody serves nobody");
 }
 
 proptest! {
@@ -51,6 +51,6 @@ proptest! {
         cv_squared in any::<f64>(),
         servers in 0u32..4,
     ) {
-        let _ = open::general_service(rate, service_s, cv_squared, servers);
+        let _ = queue::general_service(rate, service_s, cv_squared, servers);
     }
 }

@@ -1,6 +1,5 @@
 //! Recordings of a watch, also damaged and very long ones: CPU time against request rate, work by process, stalls.
 
-use analyze::statistics::random;
 use analyze::watch::lines::{self, Window};
 use analyze::watch::recording::KeptReading;
 use analyze::watch::tables::{FigureTable, tables};
@@ -9,6 +8,7 @@ use proptest::prelude::*;
 use rand::RngExt;
 use record::watch::system::CpuModes;
 use record::watch::{CpuTotals, PHASES, ProcessCounts, ProcessTotals, Reading};
+use statistics::random;
 
 const HEAD: &str = concat!(
     r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","#,

@@ -46,7 +46,7 @@ fn coverage(server: &Server, seeds: u64, budget_s: u64) -> Coverage {
         errors.push(estimate / truth - 1.0);
         covered += usize::from(low <= truth && truth <= high);
     }
-    let middle = |values: &[f64]| analyze::statistics::median(values).unwrap();
+    let middle = |values: &[f64]| statistics::median(values).unwrap();
     Coverage { covered, width: middle(&widths), bias: middle(&errors) }
 }
 
@@ -151,7 +151,7 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
             // Goodput below 98 % is failure, so a rate up to 1 / 0.98 of the capacity still holds.
             covered += usize::from(low <= server.capacity() / 0.98 && server.capacity() <= high);
         }
-        let width = analyze::statistics::median(&widths).unwrap();
+        let width = statistics::median(&widths).unwrap();
         println!("{name}: covered {covered} of {seeds}, high/low {width:.3}");
         assert!(4 * covered >= 3 * seeds as usize, "{name}: covered {covered} of {seeds}");
     }

@@ -1,6 +1,6 @@
 //! Compares the formulas with a discrete-event simulation by ciw (PyPI), if installed.
 
-use analyze::predict::open;
+use statistics::queue;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn single_stations_lie_within_the_simulations_interval() {
         ("M/M/4 at 0.8", 3.2, 1.0, 4),
     ] {
         let (mean, error) = (found[name]["mean"].as_f64().unwrap(), found[name]["error"].as_f64().unwrap());
-        let modelled = open::general_service(rate, 1.0, cv_squared, servers).unwrap().response_s;
+        let modelled = queue::general_service(rate, 1.0, cv_squared, servers).unwrap().response_s;
         // Student's t for 99.9 % with 11 degrees of freedom; the seeds are fixed.
         println!("{name}: simulated {mean:.4} +- {error:.4}, modelled {modelled:.4}");
         assert!((modelled - mean).abs() < 4.44 * error, "{name}: simulated {mean} +- {error}, modelled {modelled}");

@@ -201,7 +201,7 @@ fn the_failing_rate_is_found_within_a_find_of_half_a_minute() {
                 missed.push(format!("{low:.0} to {high:.0}"));
             }
         }
-        let width = analyze::statistics::median(&widths).expect("widths");
+        let width = statistics::median(&widths).expect("widths");
         println!("{name}: {truth:.0} covered {covered} of {seeds}, high/low {width:.3}; missed: {missed:?}");
         if 10 * covered < 9 * seeds || width > 1.5 {
             wrong.push(name);

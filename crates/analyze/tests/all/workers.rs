@@ -1,8 +1,9 @@
 //! A server whose threads are all in use.
 
 use analyze::predict::check::Extrapolation;
-use analyze::predict::readings::{ModelPoint, Readings};
+use analyze::predict::readings::Readings;
 use analyze::predict::validate::workers;
+use statistics::server::ModelPoint;
 
 /// (connections, requests per second, busy CPUs, threads) of a server with two CPUs.
 fn readings(levels: &[(f64, f64, f64, f64)]) -> Readings {

@@ -1,11 +1,12 @@
 //! Parts of the findings: curves, knees, failed trials, capacities, and their words.
 
 use crate::fixture;
-use analyze::zones::curve::{BlockCurve, Crossing, CurvePoint, isotonic};
 use analyze::zones::failure::{Bracket, LevelTrial, TrialResult, bracket, crossed, inconsistent, some_failed};
-use analyze::zones::{self, PointFinding, PointPlace, estimate_words, knee_of};
+use analyze::zones::{self, PointFinding, PointPlace, estimate_words};
 use proptest::prelude::*;
 use record::{Arrival, Criteria, Origin, Outcomes, Pace, Point, Sweep, names};
+use statistics::curve::{BlockCurve, Crossing, CurvePoint, isotonic};
+use statistics::knee::knee_of;
 
 fn readings(repeats: &[(f64, &[f64])], loads: &[f64]) -> Vec<CurvePoint> {
     let mut all = Vec::new();

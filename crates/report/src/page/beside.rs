@@ -186,7 +186,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Capti
         })
         .collect();
     let found: Vec<f64> = series.iter().flat_map(ChartSeries::ys).collect();
-    let (low, high) = analyze::statistics::range(&found)?;
+    let (low, high) = statistics::range(&found)?;
     // An interval wider than the range of all ratios would only flatten the chart.
     let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
     let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);

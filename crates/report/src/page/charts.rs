@@ -216,7 +216,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let highest = down.last()?.x;
     let top = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y);
     let turn = up_points.iter().map(|mark| mark.x).fold(highest, f64::max);
-    if let Some(rate) = analyze::statistics::median(top) {
+    if let Some(rate) = statistics::median(top) {
         up.push((turn, rate).into());
         down.push((turn, rate).into());
     }

@@ -5,12 +5,12 @@ use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::growth::LAYERS;
 use analyze::profile::why_not_sampled;
-use analyze::statistics::{mean, median, range};
 use analyze::zones::{Level, SweepFindings, counted_at, load_words};
 use record::text::plain;
 use record::units::{format_nanos, grouped};
 use record::{Axis, Doubt, Point, RunDir, Sweep, names};
 use serde::Serialize;
+use statistics::{mean, median, range};
 use std::collections::BTreeMap;
 
 const FUNCTIONS: usize = 12;

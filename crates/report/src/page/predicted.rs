@@ -7,9 +7,9 @@ use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::predict::check::Check;
 use analyze::predict::curve::{Curve, Curves, curves};
-use analyze::predict::server::Form;
 use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
+use statistics::server::Form;
 
 /// Fewer than in `straingauge predict`, so that the page is fast.
 const RESAMPLES: usize = 100;

@@ -64,7 +64,7 @@ fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<CaptionedChart> 
         let mean_added = |value: f64| {
             let of_level = |point: &&Point| at(point) && point.axis.is_some_and(|at| at.value == value);
             let all = run.points.iter().filter(of_level).filter_map(added);
-            if value == 0.0 { Some(0.0) } else { analyze::statistics::median(all) }
+            if value == 0.0 { Some(0.0) } else { statistics::median(all) }
         };
         let level = |level: &analyze::axis::AxisLevel| {
             Some(axis::mark(mean_added(level.value)?, level.throughput_per_sec.as_ref()?))

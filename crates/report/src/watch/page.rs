@@ -6,11 +6,11 @@ use crate::page::CaptionedChart;
 use crate::page::frame::render;
 use crate::page::plain::{PlainPage, RunWords};
 use crate::text::number;
-use analyze::predict::regression::FittedLine;
 use analyze::watch::lines::{self, Window};
 use analyze::watch::{Recording, WatchFindings, stalls};
 use record::RunDir;
 use record::units::{format_si, grouped};
+use statistics::regression::FittedLine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

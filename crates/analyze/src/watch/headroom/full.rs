@@ -4,11 +4,11 @@
 //! models that fit the same readings (a fixed cost for each request; a cost that is a power of the rate), and widens
 //! with each doubling above the highest measured rate.
 
-use crate::predict::regression::{FittedLine, line};
-use crate::statistics::student;
-use crate::statistics::{mean, quantile};
 use record::units::format_si;
 use record::watch::Range;
+use statistics::regression::{FittedLine, line};
+use statistics::student;
+use statistics::{mean, quantile};
 use std::ops::RangeInclusive;
 
 const CONFIDENCE: f64 = 0.95;

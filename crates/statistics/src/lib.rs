@@ -1,6 +1,15 @@
-//! The statistics that findings rest on: median, quantiles, coefficient of variation, seeded bootstrap intervals.
+//! What findings are computed with: statistics (median, quantiles, coefficient of variation, seeded bootstrap
+//! intervals), fitted curves and queueing models, by pure functions of numbers. The crate `analyze` applies them to
+//! runs.
 //!
-//! All functions skip values that are not finite and return `None` if none is left, so that no NaN spreads.
+//! The functions here skip values that are not finite and return `None` if none is left, so that no NaN spreads.
+
+pub mod curve;
+pub mod knee;
+pub mod queue;
+pub mod regression;
+pub mod server;
+pub mod usl;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -8,21 +17,28 @@ use record::Estimate;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::borrow::Borrow;
 
-/// The source of all random choices in this crate: the same seed gives the same choices on every machine.
+/// The source of all random choices of findings: the same seed gives the same choices on every machine.
 pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
 fn sorted(values: impl IntoIterator<Item: Borrow<f64>>) -> Vec<f64> {
-    let values = values.into_iter().map(|value| *value.borrow());
-    let mut finite: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    finite.sort_by(f64::total_cmp);
-    finite
+    in_order(values.into_iter().map(|value| *value.borrow()).collect())
+}
+
+// The functions that are not generic are compiled once, here.
+fn in_order(mut values: Vec<f64>) -> Vec<f64> {
+    values.retain(|value| value.is_finite());
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 /// The quantile between 0 and 1, interpolated linearly between order statistics (Hyndman and Fan's type 7).
 pub fn quantile(values: impl IntoIterator<Item: Borrow<f64>>, quantile: f64) -> Option<f64> {
-    let sorted = sorted(values);
+    quantile_of(&sorted(values), quantile)
+}
+
+fn quantile_of(sorted: &[f64], quantile: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = quantile.clamp(0.0, 1.0) * last as f64;
     let below = position.floor() as usize;
@@ -58,7 +74,11 @@ pub fn weighted_mean<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T
 
 /// The weighted median: half of the weight lies on each side. If two values qualify, their mean.
 pub fn weighted_median<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
-    let mut known: Vec<(f64, f64)> = all.iter().map(|one| (value(one), weight(one))).collect();
+    middle(all.iter().map(|one| (value(one), weight(one))).collect())
+}
+
+/// Of values with weights.
+fn middle(mut known: Vec<(f64, f64)>) -> Option<f64> {
     known.retain(|(value, weight)| value.is_finite() && *weight > 0.0);
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = known.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
@@ -109,14 +129,14 @@ pub fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// A value with Student's interval from its standard error; without an interval if it has no degrees of freedom.
-pub(crate) fn with_error(value: f64, error: f64, freedom: f64, confidence: f64, n: usize) -> Estimate {
+pub fn with_error(value: f64, error: f64, freedom: f64, confidence: f64, n: usize) -> Estimate {
     let reach = student(confidence, freedom).map(|quantile| quantile * error).filter(|reach| reach.is_finite());
     Estimate::new(value, reach.map(|reach| (value - reach, value + reach)), confidence, n)
 }
 
 /// The central interval of a value over random draws. With 400, ten draws determine each end of a 95 % interval,
 /// enough for two significant digits.
-pub(crate) fn interval_of_draws(
+pub fn interval_of_draws(
     confidence: f64,
     seed: u64,
     mut draw: impl FnMut(&mut ChaCha8Rng) -> Option<f64>,

@@ -1,10 +1,8 @@
 //! The statistics that findings rest on.
 
-use analyze::statistics::{
-    bootstrap, coefficient_of_variation, mean, median, quantile, random, range, weighted_median,
-};
 use proptest::prelude::*;
 use rand::RngExt;
+use statistics::{bootstrap, coefficient_of_variation, mean, median, quantile, random, range, weighted_median};
 
 #[test]
 fn order_statistics_equal_the_textbook() {

@@ -1,6 +1,6 @@
 //! Linear and non-linear least squares, with intervals of the parameters (Student's t).
 
-use crate::statistics::{student, with_error};
+use crate::{student, with_error};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
 use nalgebra::{DMatrix, DVector, Dyn};

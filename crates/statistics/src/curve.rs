@@ -4,8 +4,9 @@
 //! so it goes into the repeat's level; the remaining difference between loads is the effect of load. The model is
 //! fitted by alternating weighted means with Huber weights, so one disturbed point has little influence.
 
-use crate::statistics::median;
-use rand::{Rng, RngExt};
+use crate::median;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
 /// A reading: a load, its repeat, a positive value and its weight.
@@ -81,7 +82,10 @@ pub struct FittedLoad {
 pub struct BlockCurve {
     /// The loads, ascending.
     pub at: Vec<FittedLoad>,
-    residuals: Vec<Vec<f64>>,
+    /// By load.
+    residuals: Vec<f64>,
+    /// Where the residuals of each load begin, and where the last ones end.
+    begins: Vec<usize>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
     /// Which of the equally good bends to choose: 0 the gentlest, 1 the sharpest.
@@ -156,13 +160,18 @@ impl BlockCurve {
             seen[cell.repeat].insert(cell.load);
         }
         let repeats = seen.iter().filter(|loads| loads.len() > 1).count();
-        Some(BlockCurve { at, residuals, repeats, sharpness: 1.0 })
+        let mut begins = vec![0];
+        begins.extend(residuals.iter().scan(0, |end, of_load: &Vec<f64>| {
+            *end += of_load.len();
+            Some(*end)
+        }));
+        Some(BlockCurve { at, residuals: residuals.concat(), begins, repeats, sharpness: 1.0 })
     }
 
     /// A curve without noise: ascending loads and the logarithm of the value at each.
     pub fn exact(points: impl Iterator<Item = (f64, f64)>) -> Self {
         let at = points.map(|(load, level)| FittedLoad { load, level, precision: 1.0 }).collect();
-        BlockCurve { at, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
+        BlockCurve { at, residuals: Vec::new(), begins: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
 
     /// The lowest and the highest load.
@@ -174,14 +183,12 @@ impl BlockCurve {
     /// readings, drawn from those of the load and its two neighbours (times sqrt(n / (n - 1)), because they are
     /// deviations from a fitted centre). `drops_loads` leaves out a fifth of the inner loads, so the interval
     /// includes the error of interpolation.
-    pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
+    pub fn draw(&self, random: &mut ChaCha8Rng, drops_loads: bool) -> BlockCurve {
         let last = self.at.len() - 1;
-        let mut drawn = Vec::new();
+        let mut drawn = Vec::with_capacity(self.at.len());
         for (at, fitted) in self.at.iter().enumerate() {
-            let readings = self.residuals[at].len();
-            let pool: Vec<f64> = (at.saturating_sub(1)..=(at + 1).min(last))
-                .flat_map(|near| self.residuals[near].iter().copied())
-                .collect();
+            let readings = self.begins[at + 1] - self.begins[at];
+            let pool = &self.residuals[self.begins[at.saturating_sub(1)]..self.begins[(at + 2).min(last + 1)]];
             let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
             let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
             // Drawn even if unused, so that the draws at one load do not depend on other loads.
@@ -191,7 +198,7 @@ impl BlockCurve {
             }
         }
         let sharpness = random.random_range(0.0..1.0);
-        BlockCurve { at: drawn, residuals: Vec::new(), repeats: self.repeats, sharpness }
+        BlockCurve { at: drawn, residuals: Vec::new(), begins: Vec::new(), repeats: self.repeats, sharpness }
     }
 
     /// The change of `found`, as a logarithm, when each inner load is left out in turn: the root of the sum of squares.

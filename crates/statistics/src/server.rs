@@ -16,10 +16,9 @@
 //! (`cv_squared` 1 is the exponential case), a quadratic equation for the throughput; several CPUs are modelled as by
 //! Seidmann.
 
-use super::open::{Queue, general_service};
-use super::readings::ModelPoint;
-use super::regression::minimise;
-use super::usl::{self, Usl};
+use crate::queue::{Queue, general_service};
+use crate::regression::minimise;
+use crate::usl::{self, Usl};
 use serde::Serialize;
 
 record::worded! {
@@ -89,6 +88,47 @@ impl Form {
     /// Fitted parameters.
     pub fn parameters(self) -> usize {
         if self == Form::Usl { 3 } else { 2 + self.more().len() }
+    }
+}
+
+/// A measured load in the models' form.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ModelPoint {
+    /// Connections (closed loop) or offered requests per second (open loop).
+    pub load: f64,
+    /// Requests in flight on each connection.
+    pub in_flight: f64,
+    /// Whether the requests on a connection are answered in order.
+    pub is_in_order: bool,
+    /// Cold connections during the load.
+    pub cold: f64,
+    /// Good answers per second; may be 0 in the open loop.
+    pub throughput_per_sec: f64,
+    /// Server CPU time per good answer, seconds.
+    pub demand_s: f64,
+    /// Number of busy CPUs of the server.
+    pub busy_cpus: f64,
+    /// User part of the busy CPUs.
+    pub user_cpus: Option<f64>,
+    /// Kernel part (system and softirq) of the busy CPUs.
+    pub kernel_cpus: Option<f64>,
+    /// Mean response time, seconds.
+    pub mean_s: Option<f64>,
+    /// Median response time, seconds.
+    pub p50_s: Option<f64>,
+    /// 99th percentile of the response time, seconds.
+    pub p99_s: Option<f64>,
+    /// Threads of the server.
+    pub threads: Option<f64>,
+    /// Whether a criterion of failure was crossed.
+    pub failed: bool,
+}
+
+impl ModelPoint {
+    /// Time from one request to the next in the same place of a closed loop, seconds (Little's law): the response
+    /// time, and the client's time until it sends again (connecting).
+    pub fn cycle_s(&self) -> f64 {
+        self.load * self.in_flight / self.throughput_per_sec
     }
 }
 
@@ -324,7 +364,7 @@ impl Server {
 
     /// The knee that the sweep over connections would find; `gain` is the criterion of the yield point.
     pub fn yield_connections(&self, gain: f64, cold: f64) -> Option<f64> {
-        crate::zones::knee_of(|n| self.closed(n, cold).throughput_per_sec, gain)
+        crate::knee::knee_of(|n| self.closed(n, cold).throughput_per_sec, gain)
     }
 }
 
@@ -389,7 +429,7 @@ pub fn limit(levels: &[ModelPoint], cpus: f64) -> Option<f64> {
         level.throughput_per_sec >= PLATEAU * most
             && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus_of(level))
     };
-    crate::statistics::median(levels.iter().filter(waits).map(|level| level.throughput_per_sec))
+    crate::median(levels.iter().filter(waits).map(|level| level.throughput_per_sec))
 }
 
 /// Fits a form to one reading per level. `None` if there are fewer levels than parameters.

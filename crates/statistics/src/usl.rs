@@ -1,7 +1,7 @@
 //! The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007): throughput as a function of load or
 //! processors.
 
-use super::regression::minimise;
+use crate::regression::minimise;
 
 /// The law X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, schemars::JsonSchema)]

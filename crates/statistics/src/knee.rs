@@ -6,7 +6,7 @@
 //! gentle (a queue): X = (L1^-p + L2^-p)^(-1/p), where p is fitted, too. For any bend, the lines meet at the N* of
 //! operational analysis, (service + path) / service for each worker (Lazowska and others, 1984, section 5.2).
 
-use super::curve::{BlockCurve, Crossing};
+use crate::curve::{BlockCurve, Crossing};
 
 /// Sharpness of the bend: about 2 for a queue before one CPU on a short path, 5 on a long one; unbounded for a pool.
 const BENDS: [f64; 6] = [2.0, 3.0, 4.5, 7.0, 12.0, 50.0];
@@ -45,7 +45,8 @@ impl BlockCurve {
     }
 }
 
-pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
+/// Whether a load is near enough to a knee to show where it is.
+pub fn speaks_for(knee: f64, load: f64) -> bool {
     (knee * FROM..=knee * UP_TO).contains(&load)
 }
 
