@@ -18,6 +18,10 @@ endif
 ifneq ($(shell command -v clippy-driver),)
 export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/.ci/clippy
 endif
+# The checks of the standard library of what unsafe code asks of it (see Cargo.toml).
+ifeq ($(GOAL),test-long)
+export CARGO_PROFILE_DEV_DEBUG_ASSERTIONS = true
+endif
 # Python's bytecode is kept, but not next to the sources, because Ray starts dozens of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX = $(CURDIR)/target/bytecode

@@ -45,14 +45,16 @@ fn uses(names: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     packages("crates").iter().map(|package| (name(package), used(package))).collect()
 }
 
-/// The crates that a crate and its tests may use: record uses none, remote adds load and observe, verdict adds analyze,
-/// report both, all others use only record. The tests of analyze are those of verdict, too.
+/// The crates that a crate and its tests may use: record uses none, remote adds load and observe, those that make
+/// findings add the ones before them, all others use only record. The tests of analyze are those of verdict and
+/// statistics, too.
 fn may_use(room: &str) -> &'static [&'static str] {
     match room {
         "record" => &[],
         "remote" => &["record", "load", "observe"],
-        "verdict" => &["record", "analyze"],
-        "report" => &["record", "analyze", "verdict"],
+        "analyze" => &["record", "statistics"],
+        "verdict" => &["record", "statistics", "analyze"],
+        "report" => &["record", "statistics", "analyze", "verdict"],
         _ => &["record"],
     }
 }
@@ -60,7 +62,7 @@ fn may_use(room: &str) -> &'static [&'static str] {
 #[test]
 fn crates_depend_only_on_permitted_crates() {
     let rooms: Vec<String> = packages("crates").iter().map(name).collect();
-    for room in ["record", "load", "wan", "observe", "analyze", "verdict", "remote", "report", "straingauge"] {
+    for room in ["record", "load", "wan", "observe", "statistics", "analyze", "verdict", "remote", "report", "straingauge"] {
         assert!(rooms.iter().any(|name| name == room), "{room} is missing: {rooms:?}");
     }
     for (room, used) in uses(&rooms).iter().filter(|(room, _)| *room != "straingauge") {

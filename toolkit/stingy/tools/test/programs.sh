@@ -1,5 +1,4 @@
-# Small programs, one for each way to write a server: report and graph of each, JSON of some of
-# them. Sourced by run.
+# Small programs, one for each way to write a server: report of each, graph and JSON of one. Sourced by run.
 
 # read_program NAME
 read_program() {
@@ -11,9 +10,9 @@ read_program() {
 		verdict 1 "memwalk_reads_$name"
 		return
 	fi
-	cat "$SCRATCH/dot" >> "$ACTUAL/$name.txt"
+	[ "$name" != enum ] || cat "$SCRATCH/dot" >> "$ACTUAL/$name.txt"
 	golden "$name.txt"
-	case $name in enum | wrapper) golden "$name.json" ;; esac
+	[ "$name" != enum ] || golden "$name.json"
 	# The same program gives the same bytes, whatever addresses the allocator returns.
 	[[ $(either "enum wrappers temporaries" "$name") == *$name* ]] || return 0
 	shuffled 1 -p "$SCRATCH/$name" "${options[@]}" -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
