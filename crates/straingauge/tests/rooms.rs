@@ -62,7 +62,9 @@ fn may_use(room: &str) -> &'static [&'static str] {
 #[test]
 fn crates_depend_only_on_permitted_crates() {
     let rooms: Vec<String> = packages("crates").iter().map(name).collect();
-    for room in ["record", "load", "wan", "observe", "statistics", "analyze", "verdict", "remote", "report", "straingauge"] {
+    for room in
+        ["record", "load", "wan", "observe", "statistics", "analyze", "verdict", "remote", "report", "straingauge"]
+    {
         assert!(rooms.iter().any(|name| name == room), "{room} is missing: {rooms:?}");
     }
     for (room, used) in uses(&rooms).iter().filter(|(room, _)| *room != "straingauge") {
