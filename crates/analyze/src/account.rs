@@ -623,6 +623,25 @@ pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bo
             && same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
 }
 
+/// The threads of a group that are handed work, without those of the same name that hand it out (Java's acceptors and
+/// pollers, the first of several processes): the threads that listen at the lowest load, too.
+pub fn workers(all: &[AccountLevel], group: &GroupLevel) -> GroupLevel {
+    const LEAST_WORKERS: f64 = 2.0;
+    let listens = |wait: &WaitLevel| matches!(wait.kind, WaitKind::Events | WaitKind::Requests);
+    let listeners =
+        |group: &GroupLevel| -> f64 { group.waits.iter().filter(|wait| listens(wait)).map(|wait| wait.threads).sum() };
+    let lowest = all.iter().find(|level| level.requests.is_some());
+    let mut workers = group.clone();
+    if let Some(low) = lowest.and_then(|low| low.group(&group.name))
+        && low.blocked(WaitKind::Work) + low.blocked(WaitKind::Input) >= LEAST_WORKERS
+    {
+        let listeners = listeners(low).min(listeners(group));
+        workers.waits.retain(|wait| !listens(wait));
+        (workers.threads, workers.idle) = (group.threads - listeners, group.idle - listeners);
+    }
+    workers
+}
+
 impl GroupLevel {
     /// `1 thread of nginx`, `8 threads of java: worker`.
     pub fn label(&self) -> String {

@@ -1,7 +1,7 @@
 //! Stages that could be the limit, and how full each was.
 
 use super::evidence::{Evidence, typical};
-use analyze::account::{GroupLevel, serves};
+use analyze::account::{GroupLevel, serves, workers};
 use record::account::ENDED;
 use record::names;
 use record::units::grouped;
@@ -41,7 +41,7 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<CheckedStage> {
         let is_at_work = group.threads - group.idle >= 0.01 && !group.name.starts_with(ENDED);
         is_at_work && (!group.is_asleep() || serves(accounts, level, group))
     };
-    for group in level.groups.iter().filter(is_stage) {
+    for group in level.groups.iter().map(|group| workers(accounts, group)).filter(|group| is_stage(&group)) {
         add(group.label(), Some(group.busy_ratio()));
     }
     for backend in level.asked() {

@@ -75,6 +75,11 @@ pub(super) fn in_call(points: &[&Point], call: &str) -> f64 {
     of_call.map(|one| one.share).fold(0.0, f64::max)
 }
 
+/// The share of the server's CPU time in this function, without its callees.
+pub(super) fn in_own(points: &[&Point], function: &str) -> f64 {
+    shares(points).iter().filter(|one| one.function == function).map(|one| one.share).fold(0.0, f64::max)
+}
+
 /// A C++ name without the types of its arguments.
 fn without_arguments(function: &str) -> &str {
     let mut depth = 0;

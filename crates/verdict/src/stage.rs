@@ -7,7 +7,7 @@ use super::evidence::{Evidence, typical};
 use super::rules::{
     Finding, backend, backend_pool, finding, lock, neighbour, slow_file, slow_readers, unequal_workers, worker_pool,
 };
-use analyze::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, WaitLevel, serves};
+use analyze::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, WaitLevel, serves, workers};
 use analyze::zones::load_words;
 use record::account::WaitKind;
 use record::{SlowPlace, Sweep, names};
@@ -205,21 +205,6 @@ impl<'a> AccountRange<'a> {
         backend_pool::full(self).or_else(of_threads).or_else(|| backend_pool::full_to_own(self))
     }
 
-    /// The threads of a group that are handed work, without those of the same name that hand it out (Java's acceptors
-    /// and pollers).
-    fn workers(&self, group: &GroupLevel) -> GroupLevel {
-        const LEAST_WORKERS: f64 = 2.0;
-        let listens = |wait: &WaitLevel| matches!(wait.kind, WaitKind::Events | WaitKind::Requests);
-        let low = self.lowest().and_then(|low| low.group(&group.name));
-        let mut workers = group.clone();
-        if low.is_some_and(|low| low.blocked(WaitKind::Work) >= LEAST_WORKERS) {
-            let listeners: f64 = group.waits.iter().filter(|wait| listens(wait)).map(|wait| wait.threads).sum();
-            workers.waits.retain(|wait| !listens(wait));
-            (workers.threads, workers.idle) = (group.threads - listeners, group.idle - listeners);
-        }
-        workers
-    }
-
     fn full_threads(&self) -> Option<FoundLimit> {
         self.full_threads_of(|_| true)
     }
@@ -232,7 +217,7 @@ impl<'a> AccountRange<'a> {
             let most = group.waits.iter().max_by(|a, b| a.threads.total_cmp(&b.threads));
             self.high.asked().next().is_none() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
         };
-        let groups: Vec<GroupLevel> = self.high.groups.iter().map(|group| self.workers(group)).collect();
+        let groups: Vec<GroupLevel> = self.high.groups.iter().map(|group| workers(self.all, group)).collect();
         let group = groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
         let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());

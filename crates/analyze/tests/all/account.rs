@@ -160,6 +160,37 @@ fn threads_of_a_pool_s_name_that_hand_out_its_work_are_not_idle_threads_of_it() 
 }
 
 #[test]
+fn processes_that_take_turns_at_a_pipe_are_a_pool_beside_the_one_that_writes_to_it() {
+    // One reads the pipe, the others wait for their turn, as with Python's multiprocessing.
+    let (found, because) = rules(|point, load, _| {
+        let busy = load.min(3.0) - 0.03;
+        let reads = (3.0 - busy).min(0.99);
+        let waits = [
+            (Sleep, "clock_nanosleep", "", busy),
+            (Work, "futex", "0x8", (3.0 - busy - reads - 0.02).max(0.0)),
+            (WaitKind::Input, "read", "", reads),
+            (Events, "poll", "", 1.0),
+        ];
+        let waiting = [(WaitKind::Requests, "recv", "", 10.0), (Work, "futex", "0x9", (load - 3.0).max(0.0))];
+        let first = ThreadGroup { is_first: true, ..group("app", 0.02, 0.0, &waits) };
+        keep(point, vec![first, group("app", 0.05, 0.0, &waiting)], Vec::new());
+    });
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("3 threads of app (first thread) had no idle time"), "{because}");
+    // The same waits, but 60 threads wait for requests of their connections at high load only.
+    let (found, because) = rules(|point, load, _| {
+        let busy = load.min(3.0) - 0.03;
+        let waits = [
+            (Sleep, "clock_nanosleep", "", busy),
+            (Work, "futex", "0x8", (3.0 - busy).max(0.0)),
+            (WaitKind::Requests, "recv", "", (load - 3.0).max(0.0)),
+        ];
+        keep(point, vec![group("app", 0.05, 0.0, &waits)], Vec::new());
+    });
+    assert!(!found.contains(&"worker-pool".to_string()), "{because}");
+}
+
+#[test]
 fn one_thread_that_sleeps_in_few_requests_is_a_full_pool_and_one_that_works_by_a_timer_is_not() {
     // An event loop that sleeps 40 ms in one of 50 requests, and a thread that reads a clock.
     let of = |sleeper_runs: f64| {

@@ -579,6 +579,30 @@ fn threads_that_yield_to_a_spin_lock_are_named() {
 }
 
 #[test]
+fn a_spin_lock_is_named_by_its_function() {
+    let spins = |function: &'static str, at_one: f64| {
+        judged(Server { doubles_at: 4.0, ..healthy() }, fixture::record(), move |point| {
+            let share = if point.connections == 1 { at_one } else { 0.6 };
+            point.functions = vec![record::point::FunctionCost {
+                function: function.into(),
+                module: Some("libc.so.6".into()),
+                layer: Some(record::layers::Layer::User),
+                us_per_request: share * point.value(names::SERVER_CPU).unwrap(),
+                samples: 100,
+            }];
+        })
+    };
+    for function in ["pthread_spin_lock", "absl::base_internal::SpinLock::SlowLock()"] {
+        let verdict = spins(function, 0.01);
+        let spin = verdict.causes.iter().find(|cause| cause.rule == "spin").expect(function);
+        assert!(spin.because.contains(&format!("60 % of the server's CPU time was in {function} (1 %")), "{spin:?}");
+        assert_eq!(spin.certainty, Certainty::Cause);
+    }
+    assert!(!found(&spins("pthread_spin_lock", 0.5)).contains(&"spin"), "also with one connection");
+    assert!(!found(&spins("compress", 0.01)).contains(&"spin"), "work");
+}
+
+#[test]
 fn spinning_threads_are_a_possible_cause_with_a_command_to_check() {
     let grows = Server { doubles_at: 30.0, ..healthy() };
     let spins = |waited: f64| {
