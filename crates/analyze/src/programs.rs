@@ -33,6 +33,18 @@ fn known(record: &RunRecord) -> Option<&'static Program> {
     PROGRAMS.iter().find(|(name, ..)| executable(record).starts_with(name))
 }
 
+/// How the server's program names the functions that it compiles at run time, a sentence.
+pub fn names_by(record: &RunRecord) -> &'static str {
+    match executable(record) {
+        "beam.smp" => " Names: `erl +JPperf true`.",
+        "dotnet" => " Names: DOTNET_PerfMapEnabled=1 in its environment.",
+        "java" => " Names: `jcmd PID Compiler.perfmap` while it runs.",
+        "node" => " Names: `node --perf-basic-prof`.",
+        "ruby" => " Names: `ruby --yjit-perf=map`.",
+        _ => " Names: if the program writes /tmp/perf-PID.map.",
+    }
+}
+
 /// Whether the server's program is an interpreter that runs one thread of a process at a time. Free-threaded Python
 /// ends in `t`.
 pub fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {

@@ -264,6 +264,31 @@ fn functions_of_ended_children_are_named() {
     assert!(named > 50 && named > 9 * other, "{named} samples of children have a function, {other} have none");
 }
 
+#[test]
+fn code_in_memory_of_no_file_is_called_compiled() {
+    if !can_sample() {
+        return;
+    }
+    let mut server = Server::start("compiled", false);
+    for kind in ["anonymous", "memfd"] {
+        let mut options = server.options(Duration::from_secs(1));
+        options.frequency_hz = 997;
+        let mut profiler = profile::Profiler::attach(options).unwrap();
+        profiler.begin().unwrap();
+        server.ask(kind);
+        let profile = profiler.end(None).unwrap();
+        let innermost = |stack: &record::profile::Stack| {
+            profile.stacks.functions[*stack.functions.first().unwrap() as usize].function.to_string()
+        };
+        let of_user = profile.stacks.stacks.iter().filter(|stack| stack.mode == record::profile::CpuMode::User);
+        let (compiled, other): (Vec<_>, Vec<_>) =
+            of_user.partition(|stack| innermost(stack) == record::profile::COMPILED);
+        let samples = |stacks: &[&record::profile::Stack]| stacks.iter().map(|stack| stack.samples).sum::<u64>();
+        let (compiled, other) = (samples(&compiled), samples(&other));
+        assert!(compiled > 50 && compiled > 3 * other, "{kind}: {compiled} samples, {other} others");
+    }
+}
+
 /// The server's side of the tests; does nothing unless started in a role.
 #[test]
 fn role_of_a_server() {
@@ -276,6 +301,7 @@ fn role_of_a_server() {
             ("share", _) => work(if order == "warm" { 0.3 } else { 3.0 }).to_string(),
             ("faults", _) => fault().to_string(),
             ("forks", _) => fork_and_burn(40),
+            ("compiled", _) => count_down_in_memory(order == "memfd"),
             ("traffic", Some((_, count))) => exchange(&listener, count.parse().unwrap()),
             _ => panic!("{order}"),
         };
@@ -306,6 +332,30 @@ fn work(seconds: f64) -> f64 {
         kernel += clock() - middle;
     }
     user / (user + kernel)
+}
+
+/// Runs a loop that was written into memory, as a compiler does.
+fn count_down_in_memory(is_memfd: bool) -> String {
+    // Subtract 1 from the first argument, repeat unless it is 0, return.
+    #[cfg(target_arch = "x86_64")]
+    const CODE: [u8; 6] = [0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3];
+    #[cfg(target_arch = "aarch64")]
+    const CODE: [u8; 12] = [0x00, 0x04, 0x00, 0xf1, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6];
+    let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    // SAFETY: a new mapping of one page is filled with the code of a function that changes nothing else, and stays.
+    unsafe {
+        let (file, flags) = match is_memfd {
+            true => (libc::memfd_create(c"compiled".as_ptr(), 0), libc::MAP_SHARED),
+            false => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+        };
+        assert!(!is_memfd || libc::ftruncate(file, 4096) == 0);
+        let page = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, file, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        std::ptr::copy_nonoverlapping(CODE.as_ptr(), page.cast(), CODE.len());
+        let count_down: extern "C" fn(u64) = std::mem::transmute(page);
+        count_down(400_000_000);
+    }
+    "done".into()
 }
 
 /// Starts children that compute for some milliseconds each and that no process waits for.

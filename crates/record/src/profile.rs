@@ -7,7 +7,7 @@ pub mod stacks;
 
 pub use exact::ExactProfile;
 pub use folded::Folded;
-pub use point::SYSTEM_CALLS;
+pub use point::{COMPILED, SYSTEM_CALLS};
 pub use stacks::{Frame, Ran, SampledProcess, Stack, Stacks};
 
 use crate::Doubt;

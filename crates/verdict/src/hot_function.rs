@@ -1,10 +1,11 @@
 //! The function that fills the server's CPU, if points were profiled.
 
 use super::evidence::{Evidence, at_least, cpu_share};
+use analyze::programs::names_by;
 use analyze::zones::percent;
 use record::layers::Layer;
 use record::point::FunctionCost;
-use record::profile::SYSTEM_CALLS;
+use record::profile::{COMPILED, SYSTEM_CALLS};
 use record::text::plain;
 use record::units::grouped;
 use record::{Point, names};
@@ -136,12 +137,13 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
     let at_lowest = before.iter().find(|one| one.function == most.function).map(|one| one.share);
     let with_callees = dividing(&points).filter(|one| one.function != most.function);
     format!(
-        " Of its CPU time {} was in {}, without its callees (n = {} samples{}){}.",
+        " Of its CPU time {} was in {}, without its callees (n = {} samples{}){}.{}",
         percent(most.share.min(1.0)),
         plain(most.function, 60),
         grouped(most.samples),
         at_lowest.map(|share| format!(", {} at the lowest load", percent(share))).unwrap_or_default(),
-        with_callees.map(|one| format!("; {}, with its callees", one.words())).unwrap_or_default()
+        with_callees.map(|one| format!("; {}, with its callees", one.words())).unwrap_or_default(),
+        if most.function == COMPILED { names_by(&evidence.run.record) } else { "" }
     )
 }
 

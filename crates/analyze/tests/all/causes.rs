@@ -426,20 +426,26 @@ fn a_slow_name_server_is_not_suggested_for_measuring() {
 
 #[test]
 fn a_full_cpu_names_the_function_that_fills_it() {
-    let profiled = |share: f64, samples: u64| {
-        judged(healthy(), fixture::record(), move |point| {
+    let profiled_as = |function: &'static str, program: &str, share: f64, samples: u64| {
+        let mut record = fixture::record();
+        record.server_facts.insert("executable".into(), program.into());
+        judged(healthy(), record, move |point| {
             set(point, names::SERVER_CPU, 12.0, 1000);
             let share = if point.connections == 1 { 0.05 } else { share };
-            point.functions = vec![sampled("compress", share, samples), sampled("others", 0.1, samples / 4)];
+            point.functions = vec![sampled(function, share, samples), sampled("others", 0.1, samples / 4)];
         })
         .sentences
         .join(" ")
     };
+    let profiled = |share: f64, samples: u64| profiled_as("compress", "/app", share, samples);
     let said = profiled(0.6, 100);
     assert!(said.contains("Of its CPU time 60 % was in compress, without its callees (n ="), "{said}");
     assert!(said.contains("samples, 5 % at the lowest load)"), "{said}");
     assert!(!profiled(0.6, 0).contains("in compress"), "too few samples");
     assert!(!profiled(0.15, 400).contains("in compress"), "none takes much");
+    let compiled = profiled_as(record::profile::COMPILED, "/usr/lib/erlang/erts/bin/beam.smp", 0.6, 100);
+    assert!(compiled.contains("in [compiled at run time], without its callees"), "{compiled}");
+    assert!(compiled.contains("lowest load). Names: `erl +JPperf true`."), "{compiled}");
 }
 
 #[test]

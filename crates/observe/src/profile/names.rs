@@ -12,7 +12,7 @@ use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use libbpf_rs::{Object, ProgramInput};
 use record::PlainText;
-use record::profile::Frame;
+use record::profile::{COMPILED, Frame};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum length of a name, because C++ names may be pages long.
@@ -79,6 +79,9 @@ impl<'o> SymbolNames<'o> {
                 }),
                 // The address is between the symbols of a stripped file: it has Go's table, or the file's name is used.
                 _ => file_at(&mappings, address).map(|file| {
+                    if is_of_memory(file) {
+                        return Frame { function: COMPILED.into(), module: None, is_kernel: false };
+                    }
                     let go = go.get_or_insert_with(|| GoFile::open(living).and_then(|program| program.functions()));
                     let name = go.as_ref().and_then(|functions| functions.name(address));
                     let module = name.is_some().then(|| clean(file));
@@ -162,7 +165,12 @@ pub fn ends_in_call(code: [u8; 8]) -> bool {
 
 fn file_at(mappings: &[Mapping], address: u64) -> Option<&str> {
     let found = mappings.iter().find(|mapping| mapping.is_executable && mapping.addresses.contains(&address))?;
-    Some(if found.file_name().is_empty() { "no file" } else { found.file_name().trim_matches(['[', ']']) })
+    Some(found.file_name().trim_matches(['[', ']']))
+}
+
+/// Whether code is in memory of no file: anonymous memory, also with a name, or that of memfd_create(2).
+fn is_of_memory(file: &str) -> bool {
+    file.is_empty() || file.starts_with("anon:") || file.starts_with("memfd:") || file == "zero (deleted)"
 }
 
 fn clean(name: &str) -> PlainText {

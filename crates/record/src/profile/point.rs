@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// With fewer samples of the server, a division by layer is meaningless.
 const LEAST_SAMPLES: u64 = 20;
 
+/// The name of code in memory of no file, or of a file that only memory holds: a compiler in the process made it.
+pub const COMPILED: &str = "[compiled at run time]";
+
 /// Least share of the server's samples for a function with its callees. In most of the samples in user mode are the
 /// program's main loops, which say nothing.
 const LEAST_WITH_CALLEES: f64 = 0.2;
