@@ -434,27 +434,31 @@ impl RunDir {
         let missing: Vec<u32> = (0..all).filter(|index| folders.binary_search(index).is_err()).collect();
         if let Some(first) = missing.first() {
             let folder = run.point_path(*first);
-            let why = format!("the folder is missing ({} of {all} points are missing)", missing.len());
-            run.doubt_reading(&folder, &why);
+            run.doubt_reading(&folder, "the folder is missing", missing.len(), all);
         }
+        let mut unreadable = Vec::new();
         for index in folders {
             let file = run.point_path(index).join("point.json");
             match read_json::<Point>(&file) {
                 Ok(point) if (1..=SCHEMA).contains(&point.schema) && point.index == index => run.points.push(point),
                 Ok(point) => {
-                    run.doubt_reading(&file, &format!("it has schema {} and index {}", point.schema, point.index))
+                    unreadable.push((file, format!("it has schema {} and index {}", point.schema, point.index)));
                 }
-                Err(error) => run.doubt_reading(&file, &error.to_string()),
+                Err(RunError::Malformed { why, .. }) => unreadable.push((file, why)),
+                Err(error) => unreadable.push((file, error.to_string())),
             }
+        }
+        if let Some((file, why)) = unreadable.first() {
+            run.doubt_reading(file, why, unreadable.len(), all);
         }
         Ok(run)
     }
 
-    fn doubt_reading(&mut self, file: &Path, why: &str) {
-        self.reading_doubts.push(
-            DoubtKind::Unreadable
-                .warning(format!("{} was left out: {why}", file.display()), "measure that point again"),
-        );
+    /// A doubt about `count` points that were left out for a reason like that of the first.
+    fn doubt_reading(&mut self, first: &Path, why: &str, count: usize, all: u32) {
+        let were = if count == 1 { "was" } else { "were" };
+        let what = format!("{count} of {all} points {were} left out; {}: {why}", first.display());
+        self.reading_doubts.push(DoubtKind::Unreadable.warning(what, "measure again"));
     }
 
     /// The end of the server's output, if it was kept.

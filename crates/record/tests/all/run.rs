@@ -73,6 +73,13 @@ fn a_removed_directory_of_a_point_is_reported() {
     fs::remove_dir_all(writer.path().join("points/003")).unwrap();
     let doubts: Vec<String> = said(writer.path());
     assert!(matches!(&doubts[..], [one] if one.contains("2 of 4 points")), "{doubts:?}");
+    for index in ["000", "002"] {
+        fs::write(writer.path().join("points").join(index).join("point.json"), "{").unwrap();
+    }
+    let doubts: Vec<String> = said(writer.path());
+    assert_eq!(doubts.len(), 2, "{doubts:?}");
+    let unreadable = format!("2 of 4 points were left out; {}/points/000/point.json: EOF", writer.path().display());
+    assert!(doubts[1].starts_with(&unreadable), "{doubts:?}");
 }
 
 #[test]
