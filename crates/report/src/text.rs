@@ -120,7 +120,10 @@ pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
         grouped(value)
-    } else if size == 0.0 || value.fract() == 0.0 {
+    } else if size < 5e-10 {
+        // What is left of a difference of equal numbers.
+        "0".into()
+    } else if value.fract() == 0.0 {
         format!("{value:.0}")
     } else {
         let decimals = (3 - size.log10().floor() as i32).clamp(1, 9) as usize;

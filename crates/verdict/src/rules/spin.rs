@@ -10,7 +10,8 @@ pub(super) const RULE: Rule = Rule {
     evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, \
                `server.processes`; sampled CPU time in the system call sched_yield and in functions named spin lock",
     threshold: "as `memory-bound`, with twice the user time, and a wait for a CPU as long as the CPU time: always a \
-                possibility; or 30 % of the CPU time in sched_yield or such a function, twice the share at the lowest load",
+                possibility; or 30 % of the CPU time in sched_yield or such a function, twice the share at the lowest \
+                load",
     refuted_by: "`perf top` shows the time in functions that do work",
     remedy: "`perf top -p PID` names the function; a lock that sleeps",
     source: "Gunther (2007): coherency and contention",
