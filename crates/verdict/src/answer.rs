@@ -4,6 +4,7 @@
 //! In an open loop plan <= held <= capacity, and every failed rate is above the held one. If the points contradict
 //! each other, a number is absent and the reason is given.
 
+use crate::command::again;
 use crate::proof::Dearer;
 use crate::{Cause, Certainty};
 use analyze::disturbance::DISTURBED_RATIO;
@@ -336,6 +337,9 @@ pub fn interval_words(estimate: &Estimate) -> String {
 }
 
 fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
+    if let Some(another) = another_limit(run, findings) {
+        return vec![another];
+    }
     let Some(plan) = answer.plan_per_sec.filter(|_| answer.sure > Sure::Low) else { return Vec::new() };
     let safe = plan.low.unwrap_or(plan.value).min(plan.value);
     let mut said = vec![format!("replicas for R requests/s: R / {} rounded up, plus one spare", grouped(safe.floor()))];
@@ -359,6 +363,32 @@ fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     }
     said.extend(more_workers(run, answer));
     said
+}
+
+/// A command with a higher limit of the response time, if a request takes about that long at the lowest load, too.
+fn another_limit(run: &RunDir, findings: &Findings) -> Option<String> {
+    /// Share of the limit from which on a single request leaves no room for a load.
+    const NEARLY: f64 = 0.5;
+    /// Room for a load in the suggested limit.
+    const ROOM: f64 = 3.0;
+    let limit_ns = findings.criteria.p99_limit_ns as f64;
+    if findings.sweeps().any(|sweep| sweep.highest_held().is_some()) {
+        return None;
+    }
+    let level =
+        findings.sweeps().find_map(|sweep| sweep.levels.iter().find(|level| level.response_p50_us.is_some()))?;
+    let alone_ns = level.response_p50_us?.median * 1e3;
+    if alone_ns < NEARLY * limit_ns {
+        return None;
+    }
+    let size = 10f64.powf((ROOM * alone_ns).log10().floor());
+    let suggested = format_nanos((ROOM * alone_ns / size).ceil() * size).replace(' ', "");
+    Some(format!(
+        "a request took {} (p50) at the lowest load, with a limit of {}; another limit: {}",
+        format_nanos(alone_ns),
+        format_nanos(limit_ns),
+        again(run, "find", &format!("--p99-limit {suggested}"))
+    ))
 }
 
 fn millicores(cpus: f64) -> String {

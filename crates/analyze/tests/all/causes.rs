@@ -3,6 +3,7 @@
 use crate::account::{group, keep};
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
+use crate::server::Server;
 use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
@@ -94,6 +95,16 @@ fn a_program_function_that_fills_a_cpu_is_named_with_an_experiment() {
     let because = in_calls(0.94);
     assert!(because.is_some_and(|because| because.starts_with("Of its CPU time 94 % was in system calls")));
     assert_eq!(in_calls(0.4), None);
+}
+
+#[test]
+fn a_limit_that_a_lone_request_does_not_keep_gets_a_command_with_another() {
+    let of = |path: f64| judged(Server { path, ..healthy() }, fixture::record(), |_| {}).answer.expect("a sweep");
+    let slow = of(0.15);
+    let [setting] = &slow.settings[..] else { panic!("{slow:?}") };
+    assert!(setting.starts_with("a request took 147 ms (p50) at the lowest load, with a limit of 100 ms"), "{setting}");
+    assert!(setting.contains("straingauge find http://") && setting.contains("--p99-limit 500ms"), "{setting}");
+    assert!(of(0.001).settings.iter().all(|setting| !setting.contains("--p99-limit")));
 }
 
 #[test]

@@ -167,6 +167,7 @@ fn the_slowest_of_all_repeats_are_listed_with_their_points() {
 
 #[test]
 fn a_number_has_four_digits_and_is_never_a_row_of_zeros() {
-    let written: Vec<String> = [0.0, 1e-13, -2e-11, 6e-10, 0.01234567, 2.5, 12.0, 999.96, 1234567.8].map(text::number).into();
+    let written: Vec<String> =
+        [0.0, 1e-13, -2e-11, 6e-10, 0.01234567, 2.5, 12.0, 999.96, 1234567.8].map(text::number).into();
     assert_eq!(written, ["0", "0", "0", "0.000000001", "0.01235", "2.500", "12", "1000.0", "1,234,568"]);
 }
