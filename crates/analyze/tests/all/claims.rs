@@ -219,6 +219,31 @@ fn a_server_that_checks_many_connections_is_not_polling() {
 }
 
 #[test]
+fn connections_that_are_all_in_use_for_the_time_of_a_lone_request_limit_the_load() {
+    let of = |connections: u64, wait_us: f64| {
+        let server = Server { path: 0.05, hidden_limit: 1250.0, noise: 0.02, drift: 0.02, ..Server::default() };
+        let mut bench = Bench::new(server, 5);
+        for repeat in 0..3 {
+            [1, 2, 4, 8, 16, 32].into_iter().for_each(|load| bench.closed(load, repeat, 1_000_000_000));
+            [300.0, 900.0, 1800.0, 3600.0].into_iter().for_each(|rate| bench.open(rate, repeat, 1_000_000_000));
+        }
+        for point in bench.points.iter_mut().filter(|point| point.sweep == Sweep::Rate) {
+            point.connections = connections;
+            let waits = point.offered_per_sec().is_some_and(|rate| rate > 1000.0);
+            set(point, names::CONNECTION_WAIT_P99, if waits { wait_us } else { 0.0 }, 1000);
+        }
+        judged_points(fixture::record(), &bench.points)
+    };
+    let verdict = of(64, 200e3);
+    assert_eq!(found(&verdict), ["client"], "{:?}", verdict.sentences);
+    let because = &verdict.causes[0].because;
+    assert!(because.starts_with("The load had too few connections: at 1800/s all 64 were in use"), "{because}");
+    assert!(verdict.causes[0].commands[0].contains("--set find.open-connections=256"), "{:?}", verdict.causes[0]);
+    assert!(!found(&of(512, 200e3)).contains(&"client"), "the server does not use them");
+    assert!(!found(&of(64, 100.0)).contains(&"client"), "no request waited for one");
+}
+
+#[test]
 fn the_cpus_of_a_polling_server_give_no_open_loop_yield_point() {
     let mut bench = Bench::new(Server { noise: 0.02, drift: 0.02, ..Server::default() }, 7);
     for repeat in 0..3 {
