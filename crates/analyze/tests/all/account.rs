@@ -855,20 +855,24 @@ fn a_connection_for_each_call_is_distinguished_from_a_pool_with_slow_calls() {
 
 #[test]
 fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
-    let responding_in = |response_us: f64, longest_ns: u64, others: &[ThreadGroup]| {
+    let working = |works: u64, response_us: f64, longest_ns: u64, others: &[ThreadGroup]| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             set(point, names::RESPONSE_MAX, response_us, 1000);
             let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);
             let mut thread = group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)]);
-            (thread.works, thread.longest_work_ns) = (5000, longest_ns);
+            (thread.works, thread.longest_work_ns) = (works, longest_ns);
             thread.processes =
                 vec![ProcessUse { pid: 7, running_ns: ns(busy), idle_ns: ns(1.0 - busy), ns: WINDOW_NS }];
             keep(point, [&[thread], others].concat(), Vec::new());
         });
         found(&verdict).into_iter().map(String::from).collect::<Vec<_>>()
     };
+    let responding_in =
+        |response_us: f64, longest_ns: u64, others: &[ThreadGroup]| working(5000, response_us, longest_ns, others);
     let of = |longest_ns: u64, others: &[ThreadGroup]| responding_in(51e3, longest_ns, others);
     assert_eq!(of(50_000_000, &[]), ["blocked-loop"]);
+    assert_eq!(working(20, 51e3, 50_000_000, &[]), ["blocked-loop"], "it seldom waits");
+    assert_eq!(working(20, 15e3, 50_000_000, &[]), [""; 0], "it seldom waits, and its longest work was of several");
     assert_eq!(of(3_000_000, &[]), [""; 0]);
     assert_eq!(responding_in(60e3, 130_000_000, &[]), ["blocked-loop"], "others follow without a pause");
     assert_eq!(responding_in(12e3, 90_000_000, &[]), [""; 0], "it served several requests without a pause");

@@ -2,13 +2,15 @@
 
 use super::*;
 use crate::hot_function;
+use analyze::zones::SweepFindings;
 
 pub(super) const RULE: Rule = Rule {
     id: "blocked-loop",
     cause: "an event loop is blocked by long work",
     evidence: "the account: CPU time between two waits of a thread that waits for events",
     threshold: "at least 10 ms at the two lowest loads, and 20 times the mean at the lowest; at most four times the \
-                longest response time; one such thread per process",
+                longest response time; one such thread per process. If the mean is of several requests without a wait, \
+                20 times the median response time, and at most 1.5 times the longest",
     refuted_by: "the longest work stays as long without the requests of one kind",
     remedy: "a worker thread or process for the long work; `straingauge profile :PORT` names its functions",
     source: "Node.js documentation, \"Don't Block the Event Loop\"; Welsh, Culler and Brewer, \"SEDA\" (SOSP 2001)",
@@ -24,6 +26,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     const LOADS: usize = 2;
     // A much longer time without a pause belongs to several requests.
     const PER_RESPONSE: f64 = 4.0;
+    // The work of a single request takes about as long as its response.
+    const PER_OWN_RESPONSE: f64 = 1.5;
     // Helper threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
     const OF_A_TIMER: f64 = 0.05;
@@ -53,14 +57,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let per_process = group.threads.max(1.0) / group.processes.len().max(1) as f64;
         (1.0 / 1.5..1.5).contains(&per_process) && !has_others(group)
     };
-    let sweep = evidence.sweep()?.sweep;
+    let SweepFindings { sweep, levels, .. } = evidence.sweep()?;
     let response_us = |point: &Point| match point.outcomes.unfinished + point.outcomes.timed_out {
         0 => point.value(names::RESPONSE_MAX).unwrap_or(f64::INFINITY),
         _ => f64::INFINITY,
     };
     let low_loads = evidence.accounts().iter().take(LOADS);
-    let low_points = low_loads.flat_map(|level| evidence.points_at(sweep, level.load));
-    let most_ms = PER_RESPONSE * low_points.map(response_us).fold(0.0, f64::max) / 1e3;
+    let low_points = low_loads.flat_map(|level| evidence.points_at(*sweep, level.load));
+    let slowest_ms = low_points.map(response_us).fold(0.0, f64::max) / 1e3;
+    let most_ms = PER_RESPONSE * slowest_ms;
     let longest = |level: &AccountLevel| {
         let loops = level.groups.iter().filter(|group| event_waits(group) > 0.0).filter(is_alone);
         let group = loops.into_iter().find(|group| (LEAST_MS..=most_ms).contains(&group.longest_work_ms))?;
@@ -74,10 +79,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     } else {
         format!("One thread of {name} serves all connections")
     };
-    if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
+    let (least, most) = range(lowest.iter().map(|(.., longest)| *longest))?;
+    // A thread that finds the next request ready works for several without a wait.
+    let median_ms = levels.first()?.response_p50_us.map_or(f64::INFINITY, |us| us.median / 1e3);
+    let is_of_one = slowest_ms.is_finite() && most <= PER_OWN_RESPONSE * slowest_ms;
+    let usual_ms = if is_of_one { mean_ms.min(median_ms) } else { *mean_ms };
+    if lowest.len() < LOADS || *first_ms < TIMES * usual_ms {
         return None;
     }
-    let (least, most) = range(lowest.iter().map(|(.., longest)| *longest))?;
     let command = format!("straingauge profile :{}", served_port(evidence.run));
     finding(
         format!(
@@ -85,7 +94,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              every request that arrived meanwhile waited.{}",
             format_nanos(least * 1e6),
             format_nanos(most * 1e6),
-            format_nanos(mean_ms * 1e6),
+            format_nanos(usual_ms * 1e6),
             hot_function::of_callees(evidence),
         ),
         format!(
