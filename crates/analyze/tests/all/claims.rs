@@ -238,7 +238,7 @@ fn connections_that_are_all_in_use_for_the_time_of_a_lone_request_limit_the_load
     assert_eq!(found(&verdict), ["client"], "{:?}", verdict.sentences);
     let because = &verdict.causes[0].because;
     assert!(because.starts_with("The load had too few connections: at 1800/s all 64 were in use"), "{because}");
-    assert!(verdict.causes[0].commands[0].contains("--set find.open-connections=256"), "{:?}", verdict.causes[0]);
+    assert!(verdict.causes[0].commands[0].contains("--max-connections 256"), "{:?}", verdict.causes[0]);
     assert!(!found(&of(512, 200e3)).contains(&"client"), "the server does not use them");
     assert!(!found(&of(64, 100.0)).contains(&"client"), "no request waited for one");
 }

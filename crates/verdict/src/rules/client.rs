@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Least share of the open loop's connections that the response time of the lowest load fills at the answered rate, by
-/// Little's law: each connection carries one request at a time.
+/// Little's law.
 const FILLED: f64 = 0.7;
 /// Least wait for a free connection at p99, so that it was a connection that a request lacked.
 const WAITED_US: f64 = 10e3;
@@ -31,10 +31,12 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
 fn connections(evidence: &Evidence<'_>) -> Option<Finding> {
     let open = evidence.findings.rate.as_ref()?;
     let failed = open.failure_point.failed?;
-    let levels = &evidence.findings.connections.as_ref().unwrap_or(open).levels;
+    let closed = evidence.findings.connections.as_ref();
+    let levels = &closed.unwrap_or(open).levels;
     let fastest_us = levels.iter().filter_map(|level| Some(level.response_p50_us?.median)).reduce(f64::min)?;
     let points = evidence.quiet_at(Sweep::Rate, failed);
-    let most_per_sec = |point: &Point| point.connections as f64 / (fastest_us / 1e6);
+    let of_each = evidence.run.record.scenario.load().map_or(1, |load| load.protocol.pipeline());
+    let most_per_sec = |point: &Point| point.connections as f64 * f64::from(of_each) / (fastest_us / 1e6);
     let is_filled = |point: &&Point| {
         let waited = point.value(names::CONNECTION_WAIT_P99).is_some_and(|us| us >= WAITED_US);
         waited && good_per_sec(point).is_some_and(|rate| rate >= FILLED * most_per_sec(point))
@@ -46,13 +48,15 @@ fn connections(evidence: &Evidence<'_>) -> Option<Finding> {
     let most = most_per_sec(points.iter().max_by_key(|point| point.connections)?);
     let count = grouped(connections as f64);
     let more = 4 * connections;
-    let options = format!("--max-connections {more} --set find.open-connections={more}");
-    let command = again(evidence.run, "find", &options);
+    // The open loop may have as many as the closed one.
+    let option = if closed.is_some() { "--max-connections " } else { "--set find.open-connections=" };
+    let command = again(evidence.run, "find", &format!("{option}{more}"));
     finding(
         format!(
-            "The load had too few connections: at {} all {count} were in use, and each carries one request at a time. \
-             With {} a request, as at the lowest load, they carry {}/s.",
+            "The load had too few connections: at {} all {count} were in use, and each carries {} at a time. With {} \
+             a request, as at the lowest load, they carry {}/s.",
             load_words(failed, Sweep::Rate),
+            record::units::count(of_each as usize, "request"),
             format_nanos(fastest_us * 1e3),
             format_si(most),
         ),
