@@ -284,7 +284,8 @@ fn reading(
     Ok(Some((is_open, ModelPoint { mean_s, ..reading })))
 }
 
-fn in_flight(run: &RunRecord) -> u32 {
+/// Requests in flight on each connection of a run.
+pub fn in_flight(run: &RunRecord) -> u32 {
     run.scenario.load().map_or(1, |load| load.protocol.pipeline())
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use analyze::point::good_per_sec;
+use analyze::predict::readings::in_flight;
 
 pub(super) const RULE: Rule = Rule {
     id: "client",
@@ -35,19 +36,18 @@ fn connections(evidence: &Evidence<'_>) -> Option<Finding> {
     let levels = &closed.unwrap_or(open).levels;
     let fastest_us = levels.iter().filter_map(|level| Some(level.response_p50_us?.median)).reduce(f64::min)?;
     let points = evidence.quiet_at(Sweep::Rate, failed);
-    let of_each = evidence.run.record.scenario.load().map_or(1, |load| load.protocol.pipeline());
+    let of_each = in_flight(&evidence.run.record);
     let most_per_sec = |point: &Point| point.connections as f64 * f64::from(of_each) / (fastest_us / 1e6);
     let is_filled = |point: &&Point| {
         let waited = point.value(names::CONNECTION_WAIT_P99).is_some_and(|us| us >= WAITED_US);
         waited && good_per_sec(point).is_some_and(|rate| rate >= FILLED * most_per_sec(point))
     };
-    if points.is_empty() || !points.iter().all(is_filled) || evidence.is_saturated(&points) == Some(true) {
+    let widest = points.iter().max_by_key(|point| point.connections)?;
+    if !points.iter().all(is_filled) || evidence.is_saturated(&points) == Some(true) {
         return None;
     }
-    let connections = points.iter().map(|point| point.connections).max()?;
-    let most = most_per_sec(points.iter().max_by_key(|point| point.connections)?);
-    let count = grouped(connections as f64);
-    let more = 4 * connections;
+    let count = grouped(widest.connections as f64);
+    let more = 4 * widest.connections;
     // The open loop may have as many as the closed one.
     let option = if closed.is_some() { "--max-connections " } else { "--set find.open-connections=" };
     let command = again(evidence.run, "find", &format!("{option}{more}"));
@@ -58,7 +58,7 @@ fn connections(evidence: &Evidence<'_>) -> Option<Finding> {
             load_words(failed, Sweep::Rate),
             record::units::count(of_each as usize, "request"),
             format_nanos(fastest_us * 1e3),
-            format_si(most),
+            format_si(most_per_sec(widest)),
         ),
         format!("To try: more connections, `{command}`."),
         &[command],
