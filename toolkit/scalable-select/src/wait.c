@@ -9,7 +9,8 @@
  *
  * Cancellation. A thread that is cancelled in ppoll leaves its state busy, as a longjmp out of a handler does: the
  * program's cleanup handlers get the kernel's own calls, and the thread's end releases the state. The call
- * registers no cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. */
+ * registers no cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. So a
+ * cancellation in the microseconds between blocking signals and ppoll runs them with signals blocked. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"

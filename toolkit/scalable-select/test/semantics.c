@@ -1181,7 +1181,27 @@ __attribute__((unused)) static void *sleeping_for_ever(void *context) {
 static struct {
     int fd, seen;
     bool is_blocked;
+    _Atomic pid_t thread;
 } after_cancel;
+
+/* Waits until the thread sleeps in poll. Before that it may have blocked signals, and a cancellation then runs the
+ * cleanup handlers with them blocked. */
+static void until_asleep(_Atomic pid_t *thread) {
+    char path[64], line[16];
+    long call = -1;
+    while (call != SYS_ppoll
+#ifdef SYS_poll
+           && call != SYS_poll
+#endif
+    ) {
+        usleep(1000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/syscall", *thread);
+        FILE *file = fopen(path, "r");
+        call = file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != 'r' ? strtol(line, NULL, 10) : -1;
+        if (file != NULL)
+            fclose(file);
+    }
+}
 
 static void polling_cleanup(void *context) {
     sigset_t mask;
@@ -1192,6 +1212,7 @@ static void polling_cleanup(void *context) {
 
 __attribute__((unused)) static void *sleeping_with_a_cleanup(void *context) {
     pthread_cleanup_push(polling_cleanup, &after_cancel.fd);
+    after_cancel.thread = gettid();
     wait_for(*(int *)context, POLLIN, -1);
     pthread_cleanup_pop(0);
     return NULL;
@@ -1207,9 +1228,10 @@ __attribute__((unused)) static void cleanup_handler_of_a_cancelled_sleep_may_pol
         pthread_t thread;
         void *result = NULL;
         after_cancel.seen = 0;
+        after_cancel.thread = 0;
         start(&thread, sleeping_with_a_cleanup, &p[0]);
         if (i % 2)
-            nap();
+            until_asleep(&after_cancel.thread);
         pthread_cancel(thread);
         CHECK_EQ(pthread_join(thread, &result), 0);
         CHECK(result == PTHREAD_CANCELED);

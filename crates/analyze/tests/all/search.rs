@@ -388,7 +388,7 @@ fn other_work_reduces_precision_but_not_accuracy() {
     let truths = [Server::pool(8.0, 5e-3).true_yield(), Server::pool(8.0, 5e-3).capacity()];
     for (disturbed, least_sure) in [(0.0, 0.75), (0.1, 0.6), (0.4, 0.0), (1.0, 0.0)] {
         let (mut untrue, mut unsure, mut wrong) = (0, 0, Vec::new());
-        for seed in 0..2 * seeds() {
+        for seed in 0..seeds() {
             let found = beside_other_work(disturbed, seed);
             let (closed, open) = (found.connections.unwrap(), found.rate.unwrap());
             for (sweep, point, truth) in [
@@ -407,9 +407,9 @@ fn other_work_reduces_precision_but_not_accuracy() {
                 }
             }
         }
-        let all = 4 * seeds() as usize;
+        let all = 2 * seeds() as usize;
         println!("{disturbed}: untrue {untrue} of {all}, doubted {unsure}");
-        assert!(10 * untrue <= all, "{disturbed}: {wrong:#?}");
+        assert!(untrue <= (all / 10).max(1), "{disturbed}: {wrong:#?}");
         assert!((all - unsure) as f64 >= least_sure * all as f64, "{disturbed}: doubted {unsure} of {all}");
     }
 }

@@ -153,18 +153,14 @@ fn beyond_the_limit_requests_are_counted_completely_in_windows() {
         observe::watch::WatchOptions { overhead_ratio: 0.004, ..observe::watch::WatchOptions::of_port(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
     let (stop, port) = (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), server.port);
-    let clients: Vec<_> = (0..2)
-        .map(|_| {
-            let stop = std::sync::Arc::clone(&stop);
-            std::thread::spawn(move || {
-                let mut connection = crate::client::Connection::open(port);
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    connection.get("/1k.bin", false);
-                }
-                connection.count
-            })
-        })
-        .collect();
+    let is_over = std::sync::Arc::clone(&stop);
+    let client = std::thread::spawn(move || {
+        let mut connection = crate::client::Connection::open(port);
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            connection.get("/1k.bin", false);
+        }
+        connection.count
+    });
     // Until a window was counted after the time in which everything was counted.
     let mut windows = 0;
     let mut before = watcher.read();
@@ -176,8 +172,7 @@ fn beyond_the_limit_requests_are_counted_completely_in_windows() {
         before = now;
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let mut count = crate::client::Count::default();
-    clients.into_iter().for_each(|client| count.add(client.join().expect("the client lives")));
+    let count = client.join().expect("the client lives");
     settle(&mut watcher);
     let (reading, doubts) = (watcher.read(), watcher.doubts());
     let seen = counted(&reading);
