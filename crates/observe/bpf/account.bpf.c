@@ -47,7 +47,15 @@ MAP(outgoing_scratch, PERCPU_ARRAY, 0, 1, __u32, struct outgoing);
 
 /* Address of hrtimer_wakeup, the function of a timer that wakes the thread that set it (kernel/time/hrtimer.c); 0 if it
  * is not known. An extern __ksym would make libbpf read all symbols of the kernel. */
-const volatile __u64 wakeup_address SEC(".rodata.wakeup") = 0;
+__u64 wakeup_address SEC(".bss.wakeup");
+static const char wakeup_name[] SEC(".rodata.wakeup_name") = "hrtimer_wakeup";
+
+/* Run by the reader once. Before Linux 5.16, which has no such helper, the reader sets the address. */
+SEC("syscall")
+int find_wakeup(void *context) {
+    bpf_kallsyms_lookup_name(wakeup_name, sizeof(wakeup_name), 0, &wakeup_address);
+    return 0;
+}
 
 static __always_inline struct cpu_clock *clock_of(__u32 cpu) {
     return &clocks[cpu & (ACCOUNT_CPUS - 1)];

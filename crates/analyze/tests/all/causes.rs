@@ -2,8 +2,8 @@
 
 use crate::account::{group, keep};
 use crate::fixture;
-use crate::rules::{found, healthy, judged, set, waits};
-use crate::server::Server;
+use crate::rules::{found, healthy, judged, judged_points, set, waits};
+use crate::server::{Bench, Server};
 use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
@@ -131,23 +131,34 @@ fn a_server_pinned_to_few_cpus_is_distinguished_from_one_that_was_given_few() {
 
 #[test]
 fn background_work_is_distinguished_from_work_that_grows_with_requests() {
-    let woken = |at_rest: f64, with_load: f64, per_request: f64| {
-        judged(healthy(), fixture::record(), move |point| {
+    let of = |name: &'static str, server: Server, (at_rest, with_load, per_request): (f64, f64, f64)| {
+        judged(server, fixture::record(), move |point| {
             let rate = point.value(names::THROUGHPUT).unwrap();
             let used = 8e-6 * rate;
             let more = with_load * used;
             let serving = group("app", used, 0.0, &[(WaitKind::Events, "epoll_wait", "", 1.0 - used)]);
             let idle = (1.0 - at_rest - more).max(0.0);
-            let mut other = group("compactor", at_rest + more, 0.0, &[(WaitKind::Work, "futex", "", idle)]);
+            let mut other = group(name, at_rest + more, 0.0, &[(WaitKind::Work, "futex", "", idle)]);
             other.waits[0].times += (per_request * rate) as u64;
+            if name == "pool" && point.connections > 1 {
+                other.waits[0].times = 1000;
+            }
             set(point, names::SERVER_CPUS_USED, used + at_rest + more, 10);
             keep(point, vec![serving, other], Vec::new());
         })
     };
-    let works = |at_rest: f64, with_load: f64| woken(at_rest, with_load, 0.0);
+    let works = |at_rest: f64, with_load: f64| of("compactor", healthy(), (at_rest, with_load, 0.0));
     let verdict = works(0.3, 0.0);
     assert_eq!(found(&verdict), ["background"], "{:?}", verdict.sentences);
-    assert!(woken(0.3, 0.0, 1.0).causes.is_empty(), "each request wakes it, and a compiler makes requests cheaper");
+    let fast_alone = || Server { path: 20e-6, demand: 20e-6, ..healthy() };
+    let verdict = of("compactor", fast_alone(), (0.3, 0.0, 0.0));
+    assert_eq!(found(&verdict), ["background"], "throughput doubles only: {:?}", verdict.sentences);
+    assert!(of("compactor", fast_alone(), (0.1, 1.5, 0.0)).causes.is_empty(), "it grows, but less than throughput");
+    assert_eq!(found(&of("G1 Conc#0", healthy(), (0.3, 0.0, 0.0))), ["garbage-collection"]);
+    assert!(
+        of("compactor", healthy(), (0.3, 0.0, 1.0)).causes.is_empty(),
+        "each request wakes it, and a compiler makes requests cheaper"
+    );
     assert!(
         because(&verdict).contains("the threads of app: compactor used 0.30 to 0.30 CPUs"),
         "{}",
@@ -354,6 +365,14 @@ fn lost_segments_are_a_share_of_the_sent_ones() {
     assert!(because(&verdict).contains("from 16 connections on 3 % of the server's segments"), "{}", because(&verdict));
     assert!(because(&verdict).contains("(600/s, 0 % at the lowest load)"), "{}", because(&verdict));
     assert!(loses(0.002).causes.is_empty());
+    let mut bench = Bench::new(healthy(), 5);
+    [1, 4, 16, 64].iter().for_each(|load| bench.closed(*load, 0, 1_000_000_000));
+    for point in &mut bench.points {
+        set(point, names::TCP_OUT, 20_000.0, 20_000);
+        let again = if point.connections == 64 { 600.0 } else { 0.0 };
+        set(point, names::TCP_RETRANSMITS, again, again as u64);
+    }
+    assert!(judged_points(fixture::record(), &bench.points).causes.is_empty(), "once: the machine stood still");
     let starved = judged(healthy(), fixture::record(), |point| {
         point.doubts.push(DoubtKind::Steal.warning("the hypervisor took 12.0 % away", "repeat it"));
         set(point, names::TCP_OUT, 20_000.0, 20_000);

@@ -61,21 +61,33 @@ pub struct Accountant {
     why_no_backends: Option<String>,
 }
 
-fn load(switch: &'static str, has_calls: bool, wakeup: u64) -> Result<Object, Refusal> {
-    bpf::load(bpf::ACCOUNT, |open| {
-        bpf::set_constants(open, ".rodata.wakeup", &wakeup)?;
+/// The program for the event of a switch with its fourth argument (since Linux 5.18), which the verifier of older
+/// kernels refuses.
+const SWITCH: &str = "on_account_switch";
+/// The same without that argument.
+const OLDER_SWITCH: &str = "on_older_switch";
+
+fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
+    let object = bpf::load(bpf::ACCOUNT, |open| {
         bpf::set_constants(open, ".rodata.calls", &arguments::<KNOWN_CALLS>())?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().to_string();
             let is_wanted = match name.as_str() {
-                "on_account_switch" | "on_older_switch" => name == switch,
+                SWITCH | OLDER_SWITCH => name == switch,
+                "find_wakeup" => switch == SWITCH,
                 "on_call" | "on_answer" => has_calls,
                 _ => true,
             };
             program.set_autoload(is_wanted);
         }
         Ok(())
-    })
+    })?;
+    if switch == SWITCH {
+        bpf::program(&object, "find_wakeup")?.test_run(ProgramInput::default())?;
+    } else {
+        bpf::set_variable(&object, ".bss.wakeup", &symbols::address_of("hrtimer_wakeup").unwrap_or(0))?;
+    }
+    Ok(object)
 }
 
 impl Accountant {
@@ -83,15 +95,11 @@ impl Accountant {
     pub fn start(port: u16) -> Result<Accountant, Refusal> {
         needs_hosts_process_ids()
             .map_err(|error| Refusal::from(libbpf_rs::Error::from(std::io::Error::other(error))))?;
-        // The event has a fourth argument since Linux 5.18; the verifier of older kernels refuses programs that read
-        // it.
         let has_calls = kernel_has_send_events();
-        let wakeup = symbols::address_of("hrtimer_wakeup").unwrap_or(0);
-        let newer = load("on_account_switch", has_calls, wakeup).map(|object| ("on_account_switch", object));
-        let (switch, object) = match newer {
-            Ok(loaded) => loaded,
+        let (switch, object) = match load(SWITCH, has_calls) {
+            Ok(object) => (SWITCH, object),
             Err(refusal) if refusal.is_permission() => return Err(refusal),
-            Err(_) => ("on_older_switch", load("on_older_switch", has_calls, wakeup)?),
+            Err(_) => (OLDER_SWITCH, load(OLDER_SWITCH, has_calls)?),
         };
         let links = FOLLOWERS.into_iter().map(|name| bpf::attach(&object, name)).collect::<Result<_, _>>()?;
         let why_no_backends =

@@ -1,12 +1,14 @@
+use super::garbage_collection::is_collector;
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "background",
     cause: "background work of the server takes CPU time",
     evidence: "the account: CPUs of the threads with one name, by load; the throughput",
-    threshold: "at least three loads; at least 0.1 CPUs at each of them, at most 1.5 times those at the lowest, while \
-                throughput grew three times, the CPU time of the server's other threads twice, and their own waits \
-                did not double; at least a tenth of the server's CPU time at the highest load",
+    threshold: "at least three loads; at least 0.1 CPUs at each of them, at most 1.4 times the least of them, while \
+                throughput and the CPU time of the server's other threads doubled, and their own waits did not; these \
+                are fewer than half of the requests at the lowest load; at least a tenth of the server's CPU time at \
+                the highest load; not the threads of a garbage collector",
     refuted_by: "these threads use less CPU time without load",
     remedy: "run that work less often, at another time, or on separate CPUs",
     source: "utilisation law: CPU time that does not grow with throughput belongs to no request",
@@ -18,9 +20,14 @@ pub(super) const RULE: Rule = Rule {
 
 const LEAST_CPUS: f64 = 0.1;
 const LEAST_LOADS: usize = 3;
-const MOST_GROWTH: f64 = 1.5;
-const LEAST_GROWTH: f64 = 3.0;
+/// Ratio of the highest to the lowest CPU time up to which it is the same at every load. That of a compiler at run time
+/// falls.
+const MOST_RATIO: f64 = 1.4;
+const LEAST_GROWTH: f64 = 2.0;
 const OTHERS_GROWTH: f64 = 2.0;
+/// Waits per request at the lowest load from which on threads may wait for requests. Those of a busy pool wait less
+/// often at higher loads.
+const MOST_WAITS_PER_REQUEST: f64 = 0.5;
 const LEAST_SHARE: f64 = 0.1;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -36,20 +43,24 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let running = |level: &AccountLevel, name: &str| level.group(name).map_or(0.0, |group| group.running);
     let is_steady = |group: &&GroupLevel| {
         let cpus = range(levels.iter().map(|level| running(level, &group.name)));
-        cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_GROWTH * running(first, &group.name))
+        cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_RATIO * least)
     };
     // Threads that serve requests wait more often as throughput grows, even if a compiler makes requests cheaper.
     let wakes = |level: &AccountLevel, name: &str| {
         let waits = level.group(name).map(|group| group.waits.iter().map(|wait| wait.times_per_sec));
         waits.map_or(0.0, Iterator::sum)
     };
-    let is_of_requests =
-        |group: &&GroupLevel| wakes(last, &group.name) >= OTHERS_GROWTH * wakes(first, &group.name).max(1.0);
+    let most_waits = MOST_WAITS_PER_REQUEST * rate(first)?;
+    let is_of_requests = |group: &&GroupLevel| {
+        let (before, after) = (wakes(first, &group.name), wakes(last, &group.name));
+        after >= OTHERS_GROWTH * before.max(1.0) || before >= most_waits
+    };
     let grows = |group: &GroupLevel| {
         let most = levels.iter().map(|level| running(level, &group.name)).fold(0.0, f64::max);
         most >= LEAST_CPUS && most >= OTHERS_GROWTH * running(first, &group.name)
     };
-    let steady = first.groups.iter().filter(is_steady).filter(|group| !is_of_requests(group));
+    let is_background = |group: &&GroupLevel| is_steady(group) && !is_of_requests(group) && !is_collector(group);
+    let steady = first.groups.iter().filter(is_background);
     let group = steady.max_by(|a, b| a.running.total_cmp(&b.running))?;
     let (least, most) = range(levels.iter().map(|level| running(level, &group.name)))?;
     let share = running(last, &group.name) / used;

@@ -48,7 +48,8 @@ const FUNCTIONS: [&str; 16] = [
     "deduce_unreachable",
 ];
 
-fn is_collector(group: &GroupLevel) -> bool {
+/// Whether these are the threads of a collector of HotSpot.
+pub(super) fn is_collector(group: &GroupLevel) -> bool {
     let thread = group.name.split_once(": ").map(|(_, thread)| thread);
     thread.is_some_and(|thread| THREADS.iter().any(|name| thread.starts_with(name)))
 }

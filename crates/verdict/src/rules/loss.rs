@@ -6,7 +6,7 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`tcp.retransmits_per_sec` over `tcp.segments_out_per_sec`, of the server's network namespace; the loss \
                of an emulated path",
     threshold: "1 % of the segments sent, twice the loss of an emulated path, and at least 5, in most points of a \
-                load and at most loads above it",
+                load and at most loads above it, and in two points",
     refuted_by: "`nstat -z TcpRetransSegs` counts none under this load, or another program of the namespace sends them",
     remedy: "`ip -s link` and `ethtool -S DEVICE` show where they are dropped; `ss -ti` shows which connections",
     source: "RFC 6298: a timeout is 200 ms or more in Linux; Mathis and others, \"The Macroscopic Behavior of the TCP \
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
 
 const LEAST_LOST: f64 = 0.01;
 const TIMES_PLANNED: f64 = 2.0;
+const LEAST_POINTS: usize = 2;
 
 fn lost(point: &Point) -> Option<f64> {
     let (again, sent) = (point.value(names::TCP_RETRANSMITS)?, point.value(names::TCP_OUT)?);
@@ -34,6 +35,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         counted.is_some_and(|count| count >= LEAST_ERRORS) && lost(point).is_some_and(|share| share >= least)
     };
     let (at, points) = evidence.first_level(is_lost)?;
+    // A machine that stands still sends segments again that were only late.
+    if evidence.run.points.iter().filter(|point| is_lost(point)).count() < LEAST_POINTS {
+        return None;
+    }
     let share = median(points.iter().filter_map(|point| lost(point)))?;
     let rate = typical(&points, names::TCP_RETRANSMITS)?;
     let before: Vec<f64> = evidence.lowest().iter().filter_map(|point| lost(point)).collect();
