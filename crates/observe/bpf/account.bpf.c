@@ -388,10 +388,28 @@ static __always_inline void add_waiting(struct task_struct *t, struct doer *d, _
     add_place(&place, ready_ns);
 }
 
-static __always_inline __u64 stack_of(void *context, __u32 which, __u64 flags) {
+static __always_inline __u64 kernel_stack_of(void *context, __u32 which) {
     __u64 *record = bpf_map_lookup_elem(&stack_scratch, &which);
 
-    return record ? keep_stack(context, &wait_stacks, record, WAIT_FRAMES, flags, &sums.lost_stacks) : 0;
+    return record ? keep_stack(context, &wait_stacks, record, WAIT_FRAMES, 0, &sums.lost_stacks) : 0;
+}
+
+/* The second frame is the return address of a function without a frame, such as glibc's syscall(). */
+static __always_inline __u64 user_stack_of(void *context, __u32 which) {
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+    __u64 *record = bpf_map_lookup_elem(&stack_scratch, &which);
+    long bytes;
+
+    if (!record || !regs)
+        return 0;
+    bytes = bpf_get_stack(context, record + 2, (WAIT_FRAMES - 1) * 8, OF_USER);
+    if (bytes <= 0)
+        return 0;
+    record[0] = bytes / 8 + 1;
+    record[1] = record[2];
+    record[2] = 0;
+    READ_RETURN_ADDRESS(&record[2], regs);
+    return store_stack(&wait_stacks, record, WAIT_FRAMES, &sums.lost_stacks);
 }
 
 static __always_inline void switched(void *context, bool is_preempted, struct task_struct *prev,
@@ -438,8 +456,8 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
                 c->stack_at_ns = now_ns;
                 d->is_sampled = 1;
                 d->waker_stack = 0;
-                d->kernel_stack = stack_of(context, 0, 0);
-                d->user_stack = stack_of(context, 0, OF_USER);
+                d->kernel_stack = kernel_stack_of(context, 0);
+                d->user_stack = user_stack_of(context, 0);
             }
         }
     }
@@ -488,7 +506,7 @@ int BPF_PROG(on_waking, struct task_struct *t) {
         read_clock(d->cpu, now_ns, d);
         d->ended_by = is_woken_by_timer(ctx, t) ? BY_TIMER : BY_THREAD;
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
-            d->waker_stack = stack_of(ctx, 1, OF_USER);
+            d->waker_stack = user_stack_of(ctx, 1);
         add_blocked(t, d, now_ns);
     }
     /* The first switch of a CPU in this window resets the cost of the last one. */

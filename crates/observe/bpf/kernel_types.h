@@ -194,6 +194,7 @@ struct pt_regs {
     unsigned long si;
     unsigned long di;
     unsigned long orig_ax;
+    unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
@@ -228,12 +229,15 @@ struct bpf_iter__task {
 #define SECOND_ARGUMENT(regs) ((regs)->si)
 #define FOURTH_ARGUMENT(regs) ((regs)->r10)
 #define FUNCTION_ARGUMENT(regs) ((regs)->di)
+/* Reads the return address of a function without a frame. */
+#define READ_RETURN_ADDRESS(to, regs) bpf_probe_read_user(to, sizeof(*(to)), (void *)(regs)->sp)
 #elif defined(__TARGET_ARCH_arm64)
 #define SYSCALL_NUMBER(regs) ((regs)->syscallno)
 #define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
 #define SECOND_ARGUMENT(regs) ((regs)->regs[1])
 #define FOURTH_ARGUMENT(regs) ((regs)->regs[3])
 #define FUNCTION_ARGUMENT(regs) ((regs)->regs[0])
+#define READ_RETURN_ADDRESS(to, regs) (*(to) = (regs)->regs[30])
 #else
 #error "no rule yet for the registers of this architecture"
 #endif

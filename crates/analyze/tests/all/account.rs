@@ -78,7 +78,7 @@ fn rules(account: impl Fn(&mut Point, f64, f64)) -> (Vec<String>, String) {
     (found(&verdict).into_iter().map(String::from).collect(), because)
 }
 
-use WaitKind::{Backend, Events, File, Input, Lock, Send, Sleep, Work};
+use WaitKind::{Backend, Events, File, Input, Lock, Requests, Send, Sleep, Work};
 
 #[test]
 fn a_lock_is_named_by_the_requests_that_queue_for_it() {
@@ -668,6 +668,28 @@ fn a_slow_process_among_full_ones_is_named_with_its_time_per_request() {
     assert_eq!(found, ["unequal-workers"], "{because}");
     assert!(because.contains("process 1 of app took") && because.contains("the other 3 "), "{because}");
     assert_eq!(workers(1.0).0, ["worker-pool"], "four equal ones that sleep are a pool");
+}
+
+#[test]
+fn processes_that_try_a_lock_again_and_again_wait_for_each_other_however_unfair_it_is() {
+    let (found, because) = rules(|point, load, rate| {
+        let (waiting, idle) = ((load - 1.0).min(3.0), (4.0 - load).max(0.0));
+        let waits = [
+            (Sleep, "clock_nanosleep", "", waiting),
+            (File, "fdatasync", "/db", 0.55),
+            (Requests, "recvfrom", "", idle),
+        ];
+        let mut of = group("app", 0.45, 0.0, &waits);
+        let process = |at: u32| ProcessUse { pid: at, running_ns: ns(0.1), idle_ns: ns(idle / 4.0), ns: WINDOW_NS };
+        of.processes = (1..=4).map(process).collect();
+        let shares = [0.1, 0.5, 0.2, 0.2].map(|part| part * rate);
+        let processes = (1..=4).zip(shares).map(|(pid, per_sec)| WatchedProcess { pid, requests: 1000, per_sec });
+        point.watched = Some(Watched { processes: processes.collect(), ..Watched::default() });
+        keep(point, vec![of], Vec::new());
+    });
+    assert_eq!(found, ["lock"], "{because}");
+    assert!(because.contains("3.0 of the 4 threads of app were asleep at any time (clock_nanosleep;"), "{because}");
+    assert!(because.contains("Meanwhile 0.6 were in fdatasync /db: look there first."), "{because}");
 }
 
 #[test]

@@ -137,14 +137,22 @@ impl Naming<'_> {
             let stacks: Vec<&Vec<u64>> = hashes.iter().filter_map(|hash| self.stacks.get(hash)).collect();
             self.names.learn_user(pid, &stacks);
             let has_runtime = |frame: &Frame| frame.function.starts_with("runtime.");
-            if stacks.iter().any(|stack| self.names.user_stack(pid, stack).iter().any(has_runtime)) {
+            if hashes.iter().any(|hash| self.user_frames(pid, *hash).iter().any(has_runtime)) {
                 self.go.insert(pid);
             }
         }
     }
 
+    /// The second address of a user stack is the return address of a function without a frame, of which only glibc's
+    /// `syscall` is known; in others it is any word.
     fn user_frames(&self, pid: u32, hash: u64) -> Vec<Frame> {
-        self.stacks.get(&hash).map_or_else(Vec::new, |stack| self.names.user_stack(pid, stack))
+        let Some([first, second, callers @ ..]) = self.stacks.get(&hash).map(Vec::as_slice) else { return Vec::new() };
+        let begin = self.names.user_stack(pid, &[*first, *second]);
+        if begin.len() == 2 && begin[0].function == "syscall" {
+            let callers = [&[*first], callers].concat();
+            return begin.into_iter().chain(self.names.user_stack(pid, &callers).into_iter().skip(1)).collect();
+        }
+        self.names.user_stack(pid, &[&[*first], callers].concat())
     }
 
     fn stacks_of(&mut self, place: &Place) -> Vec<WaitStack> {
@@ -187,12 +195,16 @@ impl Naming<'_> {
     /// the waiting threads and of those that woke them decide; if none is known, the call decides: glibc waits for a
     /// lock with FUTEX_WAIT and for a condition with FUTEX_WAIT_BITSET.
     fn decide_futexes(&mut self, places: &[(Place, Use)], samples: &[(WaitSample, Use)]) {
-        const LOCKS: [&str; 11] = [
+        const LOCKS: [&str; 14] = [
             "mutex_lock",
             "mutex_unlock",
             "lll_lock",
             "rwlock",
             "lock_contended",
+            // Those of the crate parking_lot, in whose name "park" is no wait for work.
+            "lock_slow",
+            "shared_slow",
+            "exclusive_slow",
             "runtime.lock",
             "semacquire",
             "onitor::enter",

@@ -7,7 +7,9 @@ pub(super) const RULE: Rule = Rule {
                thread released, by load",
     threshold: "most of the requests added by load (at least 1) waited like this, or for threads without idle time \
                 (criterion `saturation_ratio`) that mostly waited like this; at least half a waiting thread more than \
-                before the strain, and a wait for every 100 requests; a possibility below 40 % of the added requests",
+                before the strain, and a wait for every 100 requests; a possibility below 40 % of the added requests; \
+                or half of the time of a full pool's threads for a request are sleeps that were not there at the \
+                lowest load",
     refuted_by: "the stacks on the page show threads that wait for work, not for a lock",
     remedy: "a shorter time under the lock, or several locks; the page has the stacks of the threads that waited \
              and of those that released it",
@@ -75,6 +77,41 @@ pub fn full(reading: &AccountRange<'_>, kind: WaitKind) -> Option<FoundLimit> {
         WaitKind::Lock if wait.place.starts_with("futex") => found.dearer(SlowPlace::Lock, 1.0),
         _ => Some(found),
     }
+}
+
+/// Share of the threads' time for a request from which on waits that were not there at the lowest load are most of it.
+const MOSTLY_WAITS: f64 = 0.5;
+
+/// Whether most of the threads' time for a request are sleeps and locks that were not there at the lowest load.
+pub fn wait_for_each_other(reading: &AccountRange<'_>, group: &GroupLevel) -> bool {
+    let waits = |group: &GroupLevel| group.blocked(WaitKind::Sleep) + group.blocked(WaitKind::Lock);
+    let Some(lowest) = reading.lowest().filter(|lowest| lowest.per_sec() > 0.0) else { return false };
+    let before = lowest.group(&group.name).map_or(0.0, waits) / lowest.per_sec();
+    let grown = waits(group) - before * reading.high.per_sec();
+    grown >= MOSTLY_WAITS * (group.threads - group.idle)
+}
+
+/// Threads that sleep only at higher loads and then try again, as SQLite's busy handler does.
+pub fn polled(reading: &AccountRange<'_>, group: &GroupLevel, sleep: &WaitLevel) -> Option<FoundLimit> {
+    let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
+    let (_, others) = others(group, sleep);
+    let function = if sleep.function.is_empty() { String::new() } else { format!(" in {}", sleep.function) };
+    let because = format!(
+        "Threads wait for each other and try again from {since} on: at {} {:.1} of the {:.0} threads of {} were asleep \
+         at any time ({}{function}; {} waits/s, {} each), {:.1} at {}.{others}",
+        reading.at_high(),
+        sleep.threads,
+        group.threads,
+        group.name,
+        sleep.place,
+        format_si(sleep.times_per_sec),
+        format_nanos(sleep.each_ns()),
+        reading.low.blocked_at(&[WaitKind::Sleep], &sleep.place),
+        reading.at_low(),
+    );
+    let remedy = "To try: find what they try (a lock on a file or a database, a full queue, a rate) in the stacks on \
+                  the page, and hold it for a shorter time, wait for it without a sleep, or divide it.";
+    FoundLimit::new(RULE.id, because, remedy.into(), &[])
 }
 
 /// The place where the holder probably is, and the states of the threads that did not wait. The holder is among them.

@@ -5,8 +5,9 @@ pub(super) const RULE: Rule = Rule {
     cause: "one of several processes is slower than the others, or the only full one",
     evidence: "the account: each process's time with and without work at the highest load under strain; requests \
                by process",
-    threshold: "at least twice the time of the median process for a request, busy for at least 70 % of the time; \
-                or one process without idle time, and the median one busy for at most 70 % of it",
+    threshold: "at least twice the time of the median process for a request, busy for at least 70 % of the time, \
+                not mostly in locks or sleeps that were not there at the lowest load; or one process without idle \
+                time, and the median one busy for at most 70 % of it",
     refuted_by: "a different process is full in each run",
     remedy: "one queue for all processes, connections that may change process, equal CPUs for each",
     source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, regardless of each one's load",
@@ -33,6 +34,10 @@ fn slow_one(reading: &AccountRange<'_>, group: &GroupLevel) -> Option<FoundLimit
     let others: Vec<f64> = by_time.iter().skip(1).map(|(us, _)| *us).collect();
     let typical_us = median(&others)?;
     if slowest_us < SLOWER * typical_us || slowest.busy_ratio < LITTLE_IDLE {
+        return None;
+    }
+    // A lock may be unfair.
+    if lock::wait_for_each_other(reading, group) {
         return None;
     }
     let because = format!(
