@@ -131,7 +131,8 @@ fn thread(text: &str) -> Option<JavaThread> {
         {
             // `java.util.concurrent.locks.ReentrantLock$NonfairSync`
             let outer = class.split('$').next().unwrap_or_default();
-            reason = outer.rsplit('.').next().unwrap_or_default().to_string();
+            let name = outer.rsplit('.').next().filter(|name| !name.is_empty());
+            reason = name.map_or(reason, str::to_string);
         }
     }
     Some(JavaThread { reason, functions })
