@@ -394,7 +394,7 @@ static __always_inline __u64 kernel_stack_of(void *context, __u32 which) {
     return record ? keep_stack(context, &wait_stacks, record, WAIT_FRAMES, 0, &sums.lost_stacks) : 0;
 }
 
-/* The second frame is the return address of a function without a frame, such as glibc's syscall(). */
+/* The second frame is the return address of a function without a frame, such as glibc's syscall(), or 0. */
 static __always_inline __u64 user_stack_of(void *context, __u32 which) {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
     __u64 *record = bpf_map_lookup_elem(&stack_scratch, &which);
@@ -408,7 +408,7 @@ static __always_inline __u64 user_stack_of(void *context, __u32 which) {
     record[0] = bytes / 8 + 1;
     record[1] = record[2];
     record[2] = 0;
-    READ_RETURN_ADDRESS(&record[2], regs);
+    READ_RETURN_ADDRESS(&record[2], regs, record[1]);
     return store_stack(&wait_stacks, record, WAIT_FRAMES, &sums.lost_stacks);
 }
 

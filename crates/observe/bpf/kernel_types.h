@@ -229,15 +229,23 @@ struct bpf_iter__task {
 #define SECOND_ARGUMENT(regs) ((regs)->si)
 #define FOURTH_ARGUMENT(regs) ((regs)->r10)
 #define FUNCTION_ARGUMENT(regs) ((regs)->di)
-/* Reads the return address of a function without a frame. */
-#define READ_RETURN_ADDRESS(to, regs) bpf_probe_read_user(to, sizeof(*(to)), (void *)(regs)->sp)
+/* Reads the return address of a function without a frame that makes a system call. In other functions the stack pointer
+ * is at any word, and each would make another stack: so this is only for glibc's way to return from a call, which is
+ * followed by `cmp $-4095, %rax; jae; ret`. */
+#define READ_RETURN_ADDRESS(to, regs, after_call)                           \
+    do {                                                                    \
+        __u64 code = 0;                                                     \
+        bpf_probe_read_user(&code, sizeof(code), (void *)(after_call) + 1); \
+        if (code == 0xc30173fffff0013dULL)                                  \
+            bpf_probe_read_user(to, sizeof(*(to)), (void *)(regs)->sp);     \
+    } while (0)
 #elif defined(__TARGET_ARCH_arm64)
 #define SYSCALL_NUMBER(regs) ((regs)->syscallno)
 #define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
 #define SECOND_ARGUMENT(regs) ((regs)->regs[1])
 #define FOURTH_ARGUMENT(regs) ((regs)->regs[3])
 #define FUNCTION_ARGUMENT(regs) ((regs)->regs[0])
-#define READ_RETURN_ADDRESS(to, regs) (*(to) = (regs)->regs[30])
+#define READ_RETURN_ADDRESS(to, regs, after_call) (*(to) = (regs)->regs[30])
 #else
 #error "no rule yet for the registers of this architecture"
 #endif

@@ -186,6 +186,11 @@ impl<'a> AccountRange<'a> {
         self.all.iter().find(|level| level.requests.is_some())
     }
 
+    /// The first load from which on the threads have no idle time, in words.
+    pub fn full_since(&self, group: &GroupLevel) -> String {
+        self.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= self.full))
+    }
+
     /// The first load from which on a condition holds, in words.
     pub fn since(&self, holds: impl Fn(&AccountLevel) -> bool) -> String {
         let from = self.all.iter().rev().take_while(|level| holds(level)).last();

@@ -146,13 +146,12 @@ impl Naming<'_> {
     /// The second address of a user stack is the return address of a function without a frame, of which only glibc's
     /// `syscall` is known; in others it is any word.
     fn user_frames(&self, pid: u32, hash: u64) -> Vec<Frame> {
-        let Some([first, second, callers @ ..]) = self.stacks.get(&hash).map(Vec::as_slice) else { return Vec::new() };
-        let begin = self.names.user_stack(pid, &[*first, *second]);
-        if begin.len() == 2 && begin[0].function == "syscall" {
-            let callers = [&[*first], callers].concat();
-            return begin.into_iter().chain(self.names.user_stack(pid, &callers).into_iter().skip(1)).collect();
+        let Some(stack) = self.stacks.get(&hash) else { return Vec::new() };
+        let [first, second, callers @ ..] = &stack[..] else { return Vec::new() };
+        match &self.names.user_stack(pid, &[*first, *second])[..] {
+            [frameless, _] if frameless.function == "syscall" => self.names.user_stack(pid, stack),
+            _ => self.names.user_stack(pid, &[&[*first], callers].concat()),
         }
-        self.names.user_stack(pid, &[&[*first], callers].concat())
     }
 
     fn stacks_of(&mut self, place: &Place) -> Vec<WaitStack> {

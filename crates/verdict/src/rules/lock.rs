@@ -93,7 +93,7 @@ pub fn wait_for_each_other(reading: &AccountRange<'_>, group: &GroupLevel) -> bo
 
 /// Threads that sleep only at higher loads and then try again, as SQLite's busy handler does.
 pub fn polled(reading: &AccountRange<'_>, group: &GroupLevel, sleep: &WaitLevel) -> Option<FoundLimit> {
-    let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
+    let since = reading.full_since(group);
     let (_, others) = others(group, sleep);
     let function = if sleep.function.is_empty() { String::new() } else { format!(" in {}", sleep.function) };
     let because = format!(

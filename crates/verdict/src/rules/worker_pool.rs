@@ -56,7 +56,7 @@ pub fn full(reading: &AccountRange<'_>, group: &GroupLevel, most: &WaitLevel, wo
     if most.kind == WaitKind::Sleep && lock::wait_for_each_other(reading, group) {
         return lock::polled(reading, group, most);
     }
-    let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
+    let since = reading.full_since(group);
     let idle = 1.0 - group.busy_ratio();
     let idle = if idle <= NO_IDLE_TIME { "no".to_string() } else { percent(idle) };
     let because = format!(
